@@ -1,0 +1,277 @@
+"""Oracles: what can be asked about f(x) = E[F(x; ξ)].
+
+An oracle wraps the user's function and states what it can do: replay the same ξ at two points
+(`replayable`), give gradients (`differentiable`), be summed exactly (`n`). It never knows who asks
+and never counts; the loop does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from goldstein.query import Array, Query, Sampler, Samples
+
+FAILED = np.nan
+
+
+class Oracle:
+    """Base of the oracles; use one of its subclasses.
+
+    Attributes
+    ----------
+    replayable : bool
+        The same ξ can be evaluated at two points.
+    stochastic : bool
+        F depends on a ξ.
+    n : int or None
+        Number of components, for a finite sum.
+    """
+
+    replayable = True
+    stochastic = True
+    n: int | None = None
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        args: Sequence[Any] = (),
+        vectorized: bool = False,
+        grad: Callable[..., Any] | None = None,
+    ) -> None:
+        if not callable(fun):
+            raise TypeError(f"{type(self).__name__} needs a callable, got {type(fun).__name__}.")
+        if grad is not None and not callable(grad):
+            raise TypeError(f"grad must be a callable or None, got {type(grad).__name__}.")
+        if not isinstance(args, tuple | list):
+            args = (args,)
+        self.fun = fun
+        self.args = tuple(args)
+        self.vectorized = bool(vectorized)
+        self.grad = grad
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients can be asked for."""
+        return self.grad is not None
+
+    @property
+    def sample(self) -> Sampler | None:
+        """Draw k samples: `sample(rng, k)`; None when there is no ξ to choose."""
+        return None
+
+    def evaluate(self, query: Query, catch: tuple[type[BaseException], ...] = ()) -> Array:
+        """Answer a query; an exception listed in `catch` gives NaN in its rows.
+
+        Returns
+        -------
+        ndarray, shape (k,) for values or (k, d) for gradients
+        """
+        fun = self.fun if query.order == 0 else self.grad
+        if fun is None:
+            raise TypeError(f"This {type(self).__name__} has no grad=, but gradients were asked for.")
+        shape = (len(query),) if query.order == 0 else query.points.shape
+        if self.vectorized:
+            xi = () if query.samples is None else (query.samples,)
+            try:
+                return _checked(fun(query.points, *xi, *self.args), shape)
+            except catch:
+                return np.full(shape, FAILED)
+        out = np.empty(shape)
+        for row, (x, *xi_row) in enumerate(_rows(query)):
+            try:
+                value = fun(x, *xi_row, *self.args)
+            except catch:
+                out[row] = FAILED
+                continue
+            except BaseException as error:
+                error.evaluated = row + 1  # type: ignore[attr-defined]
+                error.point = x  # type: ignore[attr-defined]
+                raise
+            out[row] = value if isinstance(value, float) and query.order == 0 else _single(value, shape[1:])
+        return out
+
+
+class Deterministic(Oracle):
+    """A function without noise: `fun(x, *args) -> float`.
+
+    Parameters
+    ----------
+    fun : callable
+        `fun(x, *args) -> float`; vectorised: `fun(X, *args) -> (k,)` with X of shape (k, d).
+    args : tuple, optional
+        Extra arguments of `fun` (and of `grad`).
+    vectorized : bool, optional
+        `fun` takes a whole batch of points in one call.
+    grad : callable, optional
+        Same arguments as `fun`; returns the gradient, (d,) or vectorised (k, d).
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> oracle = gs.Deterministic(lambda X: np.abs(X).sum(axis=1), vectorized=True)
+    >>> res = gs.minimize(oracle, np.ones(3), max_evals=3000, rng=0)
+    >>> bool(res.fun < 0.05)
+    True
+    """
+
+    stochastic = False
+
+
+class FiniteSum(Oracle):
+    """A mean of n components, f(x) = (1/n) Σ F(x, i).
+
+    Parameters
+    ----------
+    fun : callable
+        `fun(x, i, *args) -> float` with i in 0..n-1; vectorised: `fun(X, i, *args) -> (k,)`
+        with X of shape (k, d) and i of shape (k,). A numba-jitted scalar form runs compiled.
+    n : int
+        Number of components.
+    args, vectorized, grad
+        As in `Deterministic`.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> rows = np.random.default_rng(0).normal(size=(100, 3))
+    >>> def F(X, i):
+    ...     return np.abs((rows[i] * X).sum(axis=1) - rows[i].sum(axis=1))
+    >>> res = gs.minimize(gs.FiniteSum(F, 100, vectorized=True), np.zeros(3), max_evals=20_000, rng=0)
+    >>> bool(np.allclose(res.x, 1, atol=0.05))
+    True
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        n: int,
+        args: Sequence[Any] = (),
+        vectorized: bool = False,
+        grad: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__(fun, args, vectorized, grad)
+        if not isinstance(n, int | np.integer) or n < 1:
+            raise ValueError(f"n is the number of components, a whole number of at least 1; got {n!r}.")
+        self.n = int(n)
+
+    @property
+    def sample(self) -> Sampler:  # noqa: D102
+        n = self.n
+        assert n is not None
+        return lambda rng, k: rng.integers(0, n, size=k)
+
+
+class Expectation(Oracle):
+    """An expectation over draws, f(x) = E F(x, ξ), ξ from `sample`.
+
+    Parameters
+    ----------
+    fun : callable
+        `fun(x, xi, *args) -> float`; vectorised: `fun(X, xi, *args) -> (k,)`.
+    sample : callable
+        `sample(rng, k)` returns k independent draws, an array whose first axis has length k.
+    args, vectorized, grad
+        As in `Deterministic`.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        sample: Sampler,
+        args: Sequence[Any] = (),
+        vectorized: bool = False,
+        grad: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__(fun, args, vectorized, grad)
+        if not callable(sample):
+            raise TypeError(f"sample must be a callable sample(rng, k), got {type(sample).__name__}.")
+        self._sample = sample
+
+    @property
+    def sample(self) -> Sampler:  # noqa: D102
+        def draw(rng: np.random.Generator, k: int) -> Samples:
+            xi = np.asarray(self._sample(rng, k))
+            if xi.ndim == 0 or len(xi) != k:
+                raise ValueError(
+                    f"sample(rng, {k}) must return {k} draws along its first axis, got shape {xi.shape}."
+                )
+            return xi
+
+        return draw
+
+
+class Seeded(Oracle):
+    """A simulator that replays its noise from a seed: `fun(x, seed, *args) -> float`.
+
+    Seeds are whole numbers in 0..2³²-1, so that any random generator takes them.
+
+    Parameters
+    ----------
+    fun : callable
+        `fun(x, seed, *args) -> float`; vectorised: `fun(X, seeds, *args) -> (k,)`.
+        The same seed must give the same noise.
+    args, vectorized
+        As in `Deterministic`.
+    """
+
+    def __init__(self, fun: Callable[..., Any], args: Sequence[Any] = (), vectorized: bool = False) -> None:
+        super().__init__(fun, args, vectorized)
+
+    @property
+    def sample(self) -> Sampler:  # noqa: D102
+        return lambda rng, k: rng.integers(0, 2**32, size=k)
+
+
+class Unreplayable(Oracle):
+    """A noisy function that draws fresh noise at every call: `fun(x, *args) -> float`.
+
+    The two values of a two-point estimate then carry different noise, whose variance enters the
+    estimate divided by δ²: a larger δ is needed, and methods that compare the same ξ at two points
+    (GFM+) refuse. If the simulator takes a seed, use `Seeded`.
+
+    Parameters
+    ----------
+    fun, args, vectorized
+        As in `Deterministic`.
+    """
+
+    replayable = False
+
+    def __init__(self, fun: Callable[..., Any], args: Sequence[Any] = (), vectorized: bool = False) -> None:
+        super().__init__(fun, args, vectorized)
+
+
+def _rows(query: Query) -> Iterable[tuple[Any, ...]]:
+    """Each point, with its ξ if there is one; whole numbers as Python's own."""
+    if query.samples is None:
+        return zip(query.points)
+    whole = query.samples.ndim == 1 and query.samples.dtype.kind in "iu"
+    return zip(query.points, query.samples.tolist() if whole else query.samples, strict=True)
+
+
+def _checked(values: Any, shape: tuple[int, ...]) -> Array:
+    """Return what a vectorised function returned, as float64, or say what was wrong."""
+    out = np.asarray(values)
+    if out.shape != shape:
+        raise ValueError(
+            f"The vectorised function returned shape {out.shape} where {shape} was expected: "
+            "one answer for each row of X."
+        )
+    if not np.can_cast(out.dtype, np.float64, casting="same_kind"):
+        raise TypeError(f"The function returned {out.dtype} values; real numbers are needed.")
+    return out.astype(np.float64, copy=False)
+
+
+def _single(value: Any, shape: tuple[int, ...]) -> Any:
+    """Return one answer of a function of one point; a one-element array counts as a number."""
+    out = np.asarray(value)
+    if np.can_cast(out.dtype, np.float64, casting="same_kind"):
+        if out.shape == shape:
+            return out
+        if shape == () and out.size == 1:
+            return out.item()
+    wanted = "one real number" if shape == () else f"a gradient of shape {shape}"
+    raise ValueError(f"The function returned {value!r:.80} where {wanted} was expected.")
