@@ -1,0 +1,35 @@
+"""Minimise noisy, nonsmooth, nonconvex functions from their values alone, and say how stationary the answer is."""
+
+from goldstein import projection, smoothing, steps, stop, theory
+from goldstein.checkpoint import Checkpoint
+from goldstein.methods import GFM, GFMPlus, Method, WarmStart
+from goldstein.minimize import minimize, scipy_method
+from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Seeded, Unreplayable
+from goldstein.query import Query
+from goldstein.result import Result, Status
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GFM",
+    "Checkpoint",
+    "Deterministic",
+    "Expectation",
+    "FiniteSum",
+    "GFMPlus",
+    "Method",
+    "Oracle",
+    "Query",
+    "Result",
+    "Seeded",
+    "Status",
+    "Unreplayable",
+    "WarmStart",
+    "minimize",
+    "projection",
+    "scipy_method",
+    "smoothing",
+    "steps",
+    "stop",
+    "theory",
+]

@@ -8,6 +8,7 @@ and never counts; the loop does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,14 @@ class Oracle:
         F depends on a ξ.
     n : int or None
         Number of components, for a finite sum.
+    roundoff : float
+        Relative rounding error of the values, by the precision in which the function returned them.
     """
 
     replayable = True
     stochastic = True
     n: int | None = None
+    roundoff = 2.0**-53
 
     def __init__(
         self,
@@ -76,9 +80,14 @@ class Oracle:
         if self.vectorized:
             xi = () if query.samples is None else (query.samples,)
             try:
-                return _checked(fun(query.points, *xi, *self.args), shape)
+                answer = fun(query.points, *xi, *self.args)
             except catch:
                 return np.full(shape, FAILED)
+            except BaseException as error:
+                _mark(error, len(query), query.points[0])
+                raise
+            self.roundoff = _roundoff(answer)
+            return _checked(answer, shape)
         out = np.empty(shape)
         for row, (x, *xi_row) in enumerate(_rows(query)):
             try:
@@ -87,10 +96,13 @@ class Oracle:
                 out[row] = FAILED
                 continue
             except BaseException as error:
-                error.evaluated = row + 1  # type: ignore[attr-defined]
-                error.point = x  # type: ignore[attr-defined]
+                _mark(error, row + 1, x)
                 raise
-            out[row] = value if isinstance(value, float) and query.order == 0 else _single(value, shape[1:])
+            if isinstance(value, float) and query.order == 0:
+                out[row] = value
+            else:
+                out[row] = _single(value, shape[1:])
+                self.roundoff = _roundoff(value)
         return out
 
 
@@ -158,7 +170,7 @@ class FiniteSum(Oracle):
         self.n = int(n)
 
     @property
-    def sample(self) -> Sampler:  # noqa: D102
+    def sample(self) -> Sampler:
         n = self.n
         assert n is not None
         return lambda rng, k: rng.integers(0, n, size=k)
@@ -191,13 +203,11 @@ class Expectation(Oracle):
         self._sample = sample
 
     @property
-    def sample(self) -> Sampler:  # noqa: D102
+    def sample(self) -> Sampler:
         def draw(rng: np.random.Generator, k: int) -> Samples:
             xi = np.asarray(self._sample(rng, k))
             if xi.ndim == 0 or len(xi) != k:
-                raise ValueError(
-                    f"sample(rng, {k}) must return {k} draws along its first axis, got shape {xi.shape}."
-                )
+                raise ValueError(f"sample(rng, {k}) must return {k} draws along its first axis, got shape {xi.shape}.")
             return xi
 
         return draw
@@ -221,7 +231,7 @@ class Seeded(Oracle):
         super().__init__(fun, args, vectorized)
 
     @property
-    def sample(self) -> Sampler:  # noqa: D102
+    def sample(self) -> Sampler:
         return lambda rng, k: rng.integers(0, 2**32, size=k)
 
 
@@ -242,6 +252,18 @@ class Unreplayable(Oracle):
 
     def __init__(self, fun: Callable[..., Any], args: Sequence[Any] = (), vectorized: bool = False) -> None:
         super().__init__(fun, args, vectorized)
+
+
+def _roundoff(answer: Any) -> float:
+    """Return the unit rounding error of the type in which a function answered."""
+    kind = getattr(answer, "dtype", None)
+    return float(np.finfo(kind).eps) / 2 if isinstance(kind, np.dtype) and kind.kind == "f" else 2.0**-53
+
+
+def _mark(error: BaseException, evaluated: int, point: Array) -> None:
+    """Attach to an exception how many rows of its query were evaluated, and where it was raised."""
+    with suppress(AttributeError):  # some exceptions take no attributes
+        error.evaluated, error.point = evaluated, point  # type: ignore[attr-defined]
 
 
 def _rows(query: Query) -> Iterable[tuple[Any, ...]]:

@@ -1,0 +1,57 @@
+"""Counting: every value that the library asks for, and how many of them failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from goldstein.query import Array, Query
+from goldstein.state import State
+
+FAILURE_WINDOW = 1_000
+
+
+@dataclass
+class Counters(State):
+    """Everything that is counted.
+
+    `window` and `window_failed` forget: they are about the last thousand values. `magnitude` is the mean of |F|.
+    """
+
+    nfev: int = 0
+    nfev_diagnostic: int = 0
+    ngev: int = 0
+    nfail: int = 0
+    window: float = 0.0
+    window_failed: float = 0.0
+    magnitude: float = 0.0
+
+    def see(self, values: Array, query: Query, diagnostic: bool) -> Array:
+        """Count the answer of a query and return its finite part."""
+        fine = np.isfinite(values)
+        if query.order == 1:
+            self.ngev += len(query)
+            self._fails(len(query), len(query) - int(fine.all(axis=1).sum()))
+            return values[:0].ravel()
+        finite = values if fine.all() else values[fine]
+        self.nfev += len(query)
+        self.nfev_diagnostic += len(query) if diagnostic else 0
+        self._fails(len(query), len(query) - finite.size)
+        if finite.size:
+            seen = max(self.nfev - self.nfail, finite.size)
+            self.magnitude += (float(np.abs(finite).mean()) - self.magnitude) * finite.size / seen
+        return finite
+
+    def _fails(self, total: int, failed: int) -> None:
+        self.nfail += failed
+        self.window += total
+        self.window_failed += failed
+        if self.window > FAILURE_WINDOW:
+            keep = FAILURE_WINDOW / self.window
+            self.window, self.window_failed = self.window * keep, self.window_failed * keep
+
+    @property
+    def failing(self) -> bool:
+        """Whether more than half of the recent values fail, beyond what chance explains (three standard errors)."""
+        return self.window >= 100 and self.window_failed > 0.5 * self.window + 1.5 * np.sqrt(self.window)

@@ -1,0 +1,349 @@
+"""The one loop: ask → evaluate → tell → record → stop, for any method and any evaluator.
+
+A `Session` owns one run: its budget, its counters, its history, its checkpoint. `Session.play` is a generator that
+yields queries and receives their values, and it is the only place where evaluations are counted. `drive` plays one
+session to its end; many sessions can be played side by side and their queries merged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from goldstein.checkpoint import Checkpoint
+from goldstein.counting import Counters
+from goldstein.history import History, Recorder
+from goldstein.methods.base import Context, Method, Run
+from goldstein.oracle import Oracle
+from goldstein.output import TRACKERS, Tracker
+from goldstein.projection import Projection
+from goldstein.query import Array, Query
+from goldstein.result import REASONS, Result, Status, mean_and_error
+from goldstein.stop import Criterion
+
+CLOSING_SHARE = 50  # one part in so many of the budget estimates f at the answer
+CLOSING_MOST = 10_000
+ROWS_AT_ONCE = 2**22  # numbers in one closing query, so that an exact finite sum does not fill the memory
+
+
+class Session:
+    """One run with its budget, counters, history and checkpoint; see `minimize` for the arguments."""
+
+    def __init__(
+        self,
+        method: Method,
+        x0: Array,
+        oracle: Oracle,
+        *,
+        rng: np.random.Generator,
+        max_evals: int | None = None,
+        max_iter: int | None = None,
+        stop: Sequence[Criterion] = (),
+        output: str | None = None,
+        projection: Projection | None = None,
+        x_scale: Array | None = None,
+        callback: Callable[[Result], Any] | None = None,
+        monitor: Callable[[Array], float] | None = None,
+        checkpoint: Checkpoint | None = None,
+        spent: int = 0,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.method, self.oracle = method, oracle
+        self.max_evals, self.max_iter = max_evals, max_iter
+        self.stop, self.callback, self.monitor, self.checkpoint = tuple(stop), callback, monitor, checkpoint
+        self.x_scale, self.notes = x_scale, list(notes)
+        self.noisy = oracle.stochastic or not oracle.replayable
+        self.counters = Counters(nfev=spent)
+        self.aux = _apart(rng)
+        self.choose = output is None and method.output == "choice"
+        rule = "last" if self.choose else output or method.output
+        self.stop_at = max_iter
+        if rule == "random" and max_iter is not None:  # draw the index first and stop there: same law, half the cost
+            rule, self.stop_at = "last", int(self.aux.integers(method.first_eligible(max_iter), max_iter))
+            self.notes.append(f"The answer is iterate {self.stop_at} of 0..{max_iter - 1}, drawn beforehand.")
+        self.tracker: Tracker = TRACKERS[rule]()
+        self.reserve = self._closing_size() * (method.choices if self.choose else 1)
+        self.recorder = Recorder.over(max_evals)
+        left = None if max_evals is None else max(max_evals - spent - self.reserve, 0)
+        context = Context(rng, oracle.sample, projection, left, max_iter)
+        self.fingerprint = self._fingerprint(x0)
+        self._said: set[str] = set()
+        self._before_ask: Any = None
+        saved = None if checkpoint is None else checkpoint.load()
+        self.run = Run(method, x0, context, None if saved is None else saved["state"])
+        if saved is not None:
+            self._restore(saved)
+
+    def play(self) -> Generator[Query, Array, Result]:
+        """Yield queries and receive their values until the run is over; return its result."""
+        status = None
+        if not self.recorder.columns["nfev"]:
+            status = yield from self._record()
+        while status is None:
+            status = yield from self._iterate()
+            if status is None and self.counters.nfev + self.counters.ngev >= self.recorder.due:
+                status = yield from self._record()
+        if self.checkpoint is not None:
+            self.checkpoint.save(self._content())
+        return (yield from self._close(status))
+
+    def _iterate(self) -> Generator[Query, Array, Status | None]:
+        run = self.run
+        if self.stop_at is not None and run.nit >= self.stop_at:
+            return Status.MAX_ITER
+        limit = self._left(self.reserve)
+        if limit is not None and limit <= 0:
+            return Status.MAX_EVALS
+        if self.checkpoint is not None:
+            self._before_ask = run.context.rng.bit_generator.state
+        query = run.ask(limit)
+        if query is None:
+            return Status.FINISHED if limit is None else Status.MAX_EVALS
+        values = yield query
+        self._before_ask = None
+        finite = self.counters.see(values, query, diagnostic=False)
+        if finite.size:
+            self.recorder.see(float(finite.sum()), finite.size, float(finite.min()))
+        left, nit, counts = run.x, run.nit, self.method.eligible(run.state)
+        run.tell(query, values)
+        if counts and run.nit > nit:
+            self.tracker.leave(left, run.state.value, self.aux)
+        return Status.FAILING if self.counters.failing else None
+
+    def _record(self) -> Generator[Query, Array, Status | None]:
+        """Keep a record; then complain, save, call back and check the criteria."""
+        fun, lowest = self._note()
+        self._complain()
+        if self.checkpoint is not None and self.checkpoint.due:
+            self.checkpoint.save(self._content())
+        if self.callback is not None:
+            try:
+                self.callback(self.result(Status.RUNNING))
+            except StopIteration:
+                return Status.CALLBACK
+        for criterion in self.stop:
+            if criterion.screen(fun, lowest, self.noisy):
+                check = criterion.confirm(self._answer(), self.oracle.sample, self.noisy, self.aux)
+                if (yield from self._diagnose(check)):
+                    self.notes.insert(0, criterion.message)
+                    return Status.CRITERION
+        return None
+
+    def _note(self) -> tuple[float, float]:
+        state, count = self.run.state, self.counters
+        return self.recorder.record(
+            nfev=count.nfev,
+            nit=state.nit,
+            gradient_norm=state.gradient_norm,
+            step=state.step,
+            nfail=count.nfail,
+            monitor=np.nan if self.monitor is None else float(self.monitor(self._outside(self._answer()))),
+        )
+
+    def _diagnose(self, check: Generator[Query, Array, bool]) -> Generator[Query, Array, bool]:
+        """Pass on a criterion's queries as long as the budget allows; too little budget means not met."""
+        try:
+            query = next(check)
+            while True:
+                left = self._left(self.reserve)
+                if left is not None and len(query) > left:
+                    check.close()
+                    return False
+                values = yield query
+                self.counters.see(values, query, diagnostic=True)
+                query = check.send(values)
+        except StopIteration as done:
+            return bool(done.value)
+
+    def _close(self, status: Status) -> Generator[Query, Array, Result]:
+        """Estimate f at the answer on fresh ξ; with several candidates on common ξ, take the best."""
+        if self.recorder.columns["nfev"][-1] < self.counters.nfev:
+            self._note()
+        candidates = self.method.candidates(self.run.state) if self.choose else {"": self._answer()}
+        left = self._left(0)
+        size = self._closing_size() if left is None else min(self._closing_size(), left // len(candidates))
+        best: tuple[float, float, Array] | None = None
+        exact = not self.noisy or size == self.oracle.n
+        xi: Any = None
+        if size and self.oracle.sample is not None:
+            xi = np.arange(size) if size == self.oracle.n else self.oracle.sample(self.aux, size)
+        for name, x in candidates.items():
+            values = yield from self._values(x, xi, size)
+            fun, error = mean_and_error(values, exact)
+            if best is None or fun < best[0] or np.isnan(best[0]):
+                best = fun, error, x
+                chosen = name
+        assert best is not None
+        if self.choose:
+            self.notes.append(f"Of {', '.join(candidates)} the answer is the {chosen}, lowest on common fresh samples.")
+        result = self.result(status)
+        result.x, result.fun, result.fun_stderr = self._outside(best[2]), best[0], best[1]
+        result.success = result.success and bool(np.isfinite(best[0]))
+        return result
+
+    def _values(self, x: Array, xi: Any, size: int) -> Generator[Query, Array, Array]:
+        parts = [np.empty(0)]
+        rows = max(1, ROWS_AT_ONCE // x.size)
+        for start in range(0, size, rows):
+            k = min(rows, size - start)
+            query = Query(np.broadcast_to(x, (k, x.size)), None if xi is None else xi[start : start + k])
+            values = yield query
+            self.counters.see(values, query, diagnostic=True)
+            parts.append(values)
+        return np.concatenate(parts)
+
+    def _closing_size(self) -> int:
+        """Return how many values estimate f at one candidate."""
+        if not self.noisy:
+            return 1
+        budget = self.counters.nfev if self.max_evals is None else self.max_evals
+        share, n = max(2, budget // CLOSING_SHARE), self.oracle.n
+        return n if n is not None and n <= share else min(share, CLOSING_MOST)
+
+    def _left(self, reserve: int) -> int | None:
+        if self.max_evals is None:
+            return None
+        return self.max_evals - self.counters.nfev - self.counters.ngev - reserve
+
+    def _answer(self) -> Array:
+        return self.tracker.answer(self.run.x)
+
+    def _outside(self, x: Array) -> Array:
+        """Return a point in the user's coordinates, as a copy of its own."""
+        return x.copy() if self.x_scale is None else x * self.x_scale
+
+    def _complain(self) -> None:
+        """Warn once about each thing that the run has shown to be wrong."""
+        for key, sentence in {**self.method.complaints(self.run.state), **self._precision()}.items():
+            if key not in self._said:
+                self._said.add(key)
+                warnings.warn(sentence, RuntimeWarning, stacklevel=2)
+
+    def _precision(self) -> dict[str, str]:
+        """Compare the rounding error of an estimate, about d·u·|F|/δ, with the estimates themselves."""
+        delta, power = self.method.margin(), getattr(self.run.state, "power", 0.0)
+        if not delta or not power:
+            return {}
+        rounding = self.run.x.size * self.oracle.roundoff * self.counters.magnitude / delta
+        typical = float(np.sqrt(power / self.run.state.directions))  # type: ignore[attr-defined]
+        if rounding <= 0.1 * typical:
+            return {}
+        return {
+            "precision": (
+                f"Rounding errors of F (|F| about {self.counters.magnitude:.2g}) make up {rounding / typical:.0%} of "
+                f"the gradient estimates at delta={delta:.3g}: use a larger delta, higher precision, or subtract a "
+                "constant from F."
+            )
+        }
+
+    def result(self, status: Status) -> Result:
+        """Return the run so far; `fun` is the free estimate of the last record until the run is closed."""
+        count = self.counters
+        reason = [] if status is Status.CRITERION else [REASONS[status]]
+        notes = [*self.notes, *self.method.report(self.run.state)]
+        if count.nfail:
+            share = count.nfail / max(count.nfev + count.ngev, 1)
+            notes.append(f"{share:.1%} of the evaluations failed; if that depends on the point, estimates are biased.")
+        return Result(  # type: ignore[call-arg]
+            x=self._outside(self._answer()),
+            fun=self.recorder.columns["fun"][-1] if self.recorder.columns["fun"] else np.nan,
+            fun_stderr=np.nan,
+            nfev=count.nfev,
+            nfev_diagnostic=count.nfev_diagnostic,
+            ngev=count.ngev,
+            nit=self.run.nit,
+            nfail=count.nfail,
+            success=status is Status.CRITERION,
+            status=status,
+            message=" ".join([*reason, *notes]),
+            method=self.method,
+            history=History(self.recorder.columns),
+        )
+
+    def interrupt(self) -> None:
+        """Save a run that was stopped in the middle of an evaluation, as it was before that query."""
+        if self.checkpoint is not None and self._before_ask is not None:
+            self.run.context.rng.bit_generator.state = self._before_ask
+            self.checkpoint.save(self._content())
+
+    def _fingerprint(self, x0: Array) -> dict[str, Any]:
+        horizon = (self.max_evals, self.max_iter) if self.method.uses_horizon else ()
+        return {
+            "method": repr(self.method),
+            "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
+            "x0": x0.tolist(),
+            "limits": list(horizon),
+        }
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "fingerprint": self.fingerprint,
+            "state": self.run.state,
+            "nfev": self.run.context.nfev,
+            "rng": self.run.context.rng.bit_generator.state,
+            "aux": self.aux.bit_generator.state,
+            "counters": self.counters,
+            "tracker": self.tracker,
+            "recorder": self.recorder,
+        }
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        for key, now in self.fingerprint.items():
+            if saved["fingerprint"][key] != now:
+                assert self.checkpoint is not None
+                raise ValueError(
+                    f"The checkpoint {self.checkpoint.path} belongs to another run: its {key} was "
+                    f"{saved['fingerprint'][key]!r:.200}, now it is {now!r:.200}."
+                )
+        self.run.context.nfev = saved["nfev"]
+        self.run.context.rng = _generator(saved["rng"])
+        self.aux = _generator(saved["aux"])
+        self.counters, self.tracker, self.recorder = saved["counters"], saved["tracker"], saved["recorder"]
+
+
+def drive(session: Session, evaluate: Callable[[Query], Array]) -> Result:
+    """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
+    play = session.play()
+    try:
+        query = next(play)
+        while True:
+            try:
+                values = evaluate(query)
+            except BaseException as error:
+                session.counters.nfev += min(getattr(error, "evaluated", len(query)), len(query))
+                if isinstance(error, KeyboardInterrupt):
+                    session.interrupt()
+                elif isinstance(error, StopIteration):
+                    raise RuntimeError(
+                        "The function raised StopIteration; only callbacks stop a run that way."
+                    ) from error
+                raise
+            query = play.send(values)
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+    except KeyboardInterrupt:
+        return session.result(Status.INTERRUPTED)
+    except Exception as error:
+        error.result = session.result(Status.RUNNING)  # type: ignore[attr-defined]
+        error.add_note(
+            f"goldstein: raised after {session.counters.nfev} evaluations; `.point` holds the point (if it was raised "
+            "by the function), `.result` the run so far."
+        )
+        raise
+
+
+def _apart(rng: np.random.Generator) -> np.random.Generator:
+    """Return a generator for what must not change the trajectory, fixed by the state of `rng` but not drawn from it."""
+    digest = hashlib.sha256(repr(rng.bit_generator.state).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest))
+
+
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    return np.random.Generator(bits)

@@ -1,0 +1,38 @@
+"""The methods, one file each; `METHODS` holds them by the name that `minimize` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from goldstein.methods.base import Context, Method, MethodState, Run
+from goldstein.methods.gfm import GFM
+from goldstein.methods.gfm_plus import GFMPlus
+from goldstein.methods.warm_start import WarmStart
+
+METHODS: dict[str, type[Method]] = {"gfm": GFM, "gfm+": GFMPlus}
+
+
+def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
+    """Return the method object that `minimize` was asked for."""
+    if isinstance(method, Method):
+        if options:
+            raise ValueError("options belong to a method given by name; a method object has its settings already.")
+        return method
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a name or a method object, got {type(method).__name__}.")
+    if method not in METHODS:
+        raise ValueError(f"Unknown method {method!r}; known are {', '.join(METHODS)}.")
+    kind, given = METHODS[method], dict(options or {})
+    accepted = [f.name for f in fields(kind) if f.init]
+    for name in given:
+        if name not in accepted:
+            raise ValueError(f"{method} has no option {name!r}; it takes {', '.join(accepted)}.")
+    missing = [f.name for f in fields(kind) if f.init and f.default is MISSING and f.name not in given]
+    if missing:
+        raise ValueError(f"{method} needs {', '.join(missing)}.")
+    return kind(**given)
+
+
+__all__ = ["GFM", "METHODS", "Context", "GFMPlus", "Method", "MethodState", "Run", "WarmStart", "resolve"]

@@ -1,0 +1,138 @@
+"""GFM+, Algorithm 2 of the paper: GFM with the recursive variance-reduced estimator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from goldstein.methods.base import Context
+from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
+from goldstein.query import Array, Query
+from goldstein.steps import StepRule
+
+CORRECTIONS_BEFORE_COMPLAINT = 100
+
+
+@dataclass
+class GFMPlusState(SmoothedState):
+    """State of GFM+.
+
+    Attributes
+    ----------
+    v : ndarray or None
+        The recursive estimate v_{t−1}; None before the first large batch.
+    x_prev : ndarray or None
+        The true previous point x_{t−1}, at which v_{t−1} was taken.
+    age : int
+        Steps since the last large batch, t mod m.
+    change, level : float
+        Sums over all corrections of ‖g(x_t; w_i, ξ_i) − g(x_{t−1}; w_i, ξ_i)‖² and of ‖g(x_t; w_i, ξ_i)‖².
+    corrections : int
+        Directions in those sums.
+    """
+
+    v: Array | None = None
+    x_prev: Array | None = None
+    age: int = 0
+    change: float = 0.0
+    level: float = 0.0
+    corrections: int = 0
+
+
+@dataclass(frozen=True)
+class GFMPlus(ZerothOrder):
+    """Gradient-free method with the stochastic recursive estimator of SPIDER/SARAH.
+
+    v_t = g(x_t; S') with |S'| = b' every m steps, else v_t = v_{t−1} + g(x_t; S) − g(x_{t−1}; S) with |S| = b and the
+    same S at both points; x_{t+1} = x_t − η v_t. A large batch costs 2b' values, a correction 4b.
+
+    Parameters
+    ----------
+    delta : float
+        Smoothing radius δ.
+    step_size : float or StepRule
+        η, or a rule from `goldstein.steps`.
+    epoch_length : int
+        m, steps from one large batch to the next; 1 is GFM with batches of b'.
+    batch_size : int
+        b, pairs in a correction.
+    large_batch_size : int, optional
+        b', pairs in a large batch; None: m · b.
+    directions, estimator
+        See `ZerothOrder`.
+
+    Notes
+    -----
+    Line 1 of the printed algorithm computes v_0 before S' is drawn, and line 5 computes it again; it is left out.
+    The previous point is stored before the step, so that the correction compares two different points.
+
+    References
+    ----------
+    Chen, Xu, Luo (2023). Faster gradient-free algorithms for nonsmooth nonconvex stochastic optimization. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> method = gs.GFMPlus(delta=0.1, step_size=0.02, epoch_length=10, batch_size=5)
+    >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(5), method, max_evals=10_000, rng=0)
+    >>> bool(res.fun < 0.5)
+    True
+    """
+
+    delta: float
+    step_size: float | StepRule
+    epoch_length: int
+    batch_size: int
+    large_batch_size: int | None = None
+    name: ClassVar[str] = "gfm+"
+    needs_replay: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self._check(
+            self.delta,
+            epoch_length=self.epoch_length,
+            batch_size=self.batch_size,
+            large_batch_size=self.large_batch_size,
+        )
+        _ = self._rule
+
+    def init(self, x: Array, context: Context) -> GFMPlusState:
+        return GFMPlusState(x, rule=self._rule.init())
+
+    def ask(self, state: GFMPlusState, context: Context, limit: int | None) -> Query | None:
+        if state.age == 0:  # Alg. 2, line 3
+            large = self.large_batch_size or self.epoch_length * self.batch_size
+            return self._query([state.x], large, context, limit, "large")  # Alg. 2, line 4
+        assert state.x_prev is not None
+        return self._query([state.x, state.x_prev], self.batch_size, context, limit, "correction")  # Alg. 2, line 7
+
+    def tell(self, state: GFMPlusState, context: Context, query: Query, values: Array) -> None:
+        reading = self._read(state, context, query, values)
+        if not reading.empty:
+            if query.memory.purpose == "large":
+                v = reading.estimate()  # Alg. 2, line 5
+            else:
+                assert state.v is not None
+                v = state.v + reading.estimate(0) - reading.estimate(1)  # Alg. 2, line 8
+                here, before = reading.coefficients
+                state.change += float(np.sum((here - before) ** 2))
+                state.level += float(here @ here)
+                state.corrections += here.size
+            state.v, state.x_prev = v, state.x
+            state.age = (state.age + 1) % self.epoch_length
+            self._step(state, context, v)  # Alg. 2, line 10
+        state.nit += 1
+
+    def complaints(self, state: GFMPlusState) -> dict[str, str]:
+        if state.corrections < CORRECTIONS_BEFORE_COMPLAINT or 2 * state.change <= state.level:
+            return {}
+        ratio = state.change / state.level if state.level else np.inf
+        return {
+            "correction": (
+                f"The corrections of gfm+ do not reduce variance here: ‖g(x_t; S) − g(x_(t−1); S)‖² is {ratio:.2g} of "
+                "‖g(x_t; S)‖² on average, so one correction adds more noise than a fresh batch at the same cost has. "
+                "Use a smaller step, a larger delta, or gfm."
+            )
+        }

@@ -1,0 +1,165 @@
+"""What the methods that see only values share: directions, estimator, and the cutting of a last batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from goldstein.methods.base import Context, Method, MethodState
+from goldstein.oracle import Oracle
+from goldstein.query import Array, Query
+from goldstein.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
+from goldstein.steps import LinearDecay, StepRule, as_rule
+
+
+@dataclass
+class Batch:
+    """The memory of a query: which directions, at how many iterates, and what it is for."""
+
+    w: Array
+    blocks: int
+    purpose: str = ""
+
+
+@dataclass
+class Reading:
+    """What a batch says: coefficients at each iterate, over the directions that did not fail."""
+
+    w: Array
+    usable: Mask
+    coefficients: list[Array]
+    value: float
+
+    @property
+    def empty(self) -> bool:
+        """Whether every direction failed."""
+        return not self.usable.any()
+
+    def estimate(self, block: int = 0) -> Array:
+        """Return the mini-batch estimate g(x; S) at one of the iterates (Definition 7)."""
+        return mean_estimate(self.w, self.coefficients[block], self.usable)
+
+
+@dataclass
+class SmoothedState(MethodState):
+    """State of a method that estimates ∇f_δ.
+
+    Attributes
+    ----------
+    rule : State or None
+        Memory of the step rule.
+    power, directions : float
+        Sum of ‖g(x; w_i, ξ_i)‖² and number of the directions used so far.
+    """
+
+    rule: Any = None
+    power: float = 0.0
+    directions: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZerothOrder(Method):
+    """Base of the methods that see only values.
+
+    Parameters
+    ----------
+    directions : {"iid", "orthogonal"}
+        Independent directions, or orthonormal frames of them: less variance at the same cost once a batch
+        has a sizeable share of d directions.
+    estimator : {"central", "loo"} or an estimator from goldstein.smoothing
+        Two values a direction, or one compared with the group (`LeaveOneOut`).
+    """
+
+    directions: str = "iid"
+    estimator: str | Central | LeaveOneOut = "central"
+
+    def _check(self, delta: float, **counts: int | None) -> None:
+        """Validate the settings that all zeroth-order methods have."""
+        if isinstance(delta, bool) or not isinstance(delta, int | float | np.number):
+            raise TypeError(f"delta must be a positive number, got {delta!r}.")
+        if not (np.isfinite(delta) and delta > 0):
+            raise ValueError(f"delta must be a positive number, got {delta!r}.")
+        for name, count in counts.items():
+            if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {count!r}.")
+        if self.directions not in DIRECTIONS:
+            raise ValueError(f"directions must be one of {', '.join(DIRECTIONS)}; got {self.directions!r}.")
+        if isinstance(self.estimator, str) and self.estimator not in ESTIMATORS:
+            raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}; got {self.estimator!r}.")
+        if not isinstance(self.estimator, str | Central | LeaveOneOut):
+            raise TypeError(f"estimator must be a name or an estimator, got {type(self.estimator).__name__}.")
+        for name, count in counts.items():
+            if name.endswith("batch_size") and count is not None and not self._estimator.batch(int(count), True):
+                raise ValueError(f"The leave-one-out estimator needs {name} of at least one group, got {count}.")
+
+    @cached_property
+    def _estimator(self) -> Estimator:
+        return ESTIMATORS[self.estimator]() if isinstance(self.estimator, str) else self.estimator
+
+    @cached_property
+    def _rule(self) -> StepRule:
+        return as_rule(self.step_size)  # type: ignore[attr-defined]
+
+    @property
+    def uses_horizon(self) -> bool:
+        rule = self._rule
+        return isinstance(rule, LinearDecay) and rule.iterations is None
+
+    def refusal(self, oracle: Oracle) -> str | None:
+        if not oracle.replayable and isinstance(self._estimator, LeaveOneOut):
+            return "The leave-one-out estimator compares values under one ξ, which an Unreplayable oracle cannot give."
+        return super().refusal(oracle)
+
+    def caution(self, oracle: Oracle) -> str | None:
+        if oracle.replayable:
+            return None
+        return (
+            "The two values of an estimate carry different noise, whose variance enters divided by δ²: "
+            f"choose δ (here {self.margin():.3g}) large enough, or use Seeded if your simulator takes a seed."
+        )
+
+    def margin(self) -> float:
+        return float(self.delta)  # type: ignore[attr-defined]
+
+    def _query(self, at: list[Array], b: int, context: Context, limit: int | None, purpose: str = "") -> Query | None:
+        """Ask for the estimates of one batch S at each of the iterates `at`, cut to `limit` evaluations.
+
+        The last batch is cut when at least half of it fits (noise grows by √2 at most), else not started;
+        a run's very first batch is cut to whatever fits.
+        """
+        estimator, stochastic = self._estimator, context.sample is not None
+        cost = estimator.evaluations * len(at)
+        fits = estimator.batch(b if limit is None else min(b, limit // cost), stochastic)
+        if fits == 0 or (2 * fits < b and context.nfev > 0):
+            return None
+        xi = estimator.draw(context.sample, context.rng, fits)
+        w = DIRECTIONS[self.directions](context.rng, fits, at[0].size)
+        points = [estimator.points(x, w, self.margin()) for x in at]
+        return Query(
+            points[0] if len(points) == 1 else np.concatenate(points),
+            xi if xi is None or len(at) == 1 else np.concatenate([xi] * len(at)),
+            memory=Batch(w, len(at), purpose),
+        )
+
+    def _read(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Reading:
+        """Turn the values of a batch into coefficients; a failed value removes its (w_i, ξ_i) at every iterate."""
+        estimator, stochastic, batch = self._estimator, context.sample is not None, query.memory
+        blocks = values.reshape(batch.blocks, estimator.evaluations, -1)
+        usable = estimator.usable(blocks, stochastic)
+        d, delta = query.points.shape[1], self.margin()
+        coefficients = [estimator.coefficients(block, usable, d, delta, stochastic) for block in blocks]
+        if not usable.any():
+            return Reading(batch.w, usable, coefficients, np.nan)
+        state.power += float(coefficients[0] @ coefficients[0])
+        state.directions += coefficients[0].size
+        state.value = float(blocks[0][:, usable].mean())
+        return Reading(batch.w, usable, coefficients, state.value)
+
+    def _step(self, state: SmoothedState, context: Context, v: Array) -> None:
+        """Move along −v by the step rule, back into the allowed set, δ inside it."""
+        eta = self._rule.size(state.rule, state.nit, context.progress(state.nit), state.value)
+        state.x = context.projected(state.x - eta * v, self.margin())
+        state.step, state.gradient_norm = eta, float(np.sqrt(v @ v))

@@ -1,0 +1,249 @@
+"""The one call: `minimize`, and the same as a method of `scipy.optimize.minimize`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.checkpoint import Checkpoint
+from goldstein.evaluate import Catch, Evaluator
+from goldstein.loop import Session, drive
+from goldstein.methods import Method, resolve
+from goldstein.methods.base import as_generator, as_point
+from goldstein.oracle import Deterministic, Oracle, Unreplayable
+from goldstein.output import OUTPUTS
+from goldstein.projection import Projection, as_projection
+from goldstein.query import Array, Query
+from goldstein.result import Result
+from goldstein.stop import Criterion
+
+
+def minimize(
+    fun: Oracle | Callable[[Array], float],
+    x0: npt.ArrayLike,
+    method: str | Method = "auto",
+    *,
+    options: Mapping[str, Any] | None = None,
+    max_evals: int | None = None,
+    max_iter: int | None = None,
+    stop: Criterion | Iterable[Criterion] | None = None,
+    bounds: Any = None,
+    projection: Projection | Callable[[Array], Array] | None = None,
+    x_scale: npt.ArrayLike | None = None,
+    output: str | None = None,
+    rng: int | np.random.Generator | None = None,
+    workers: Any = None,
+    callback: Callable[[Result], Any] | None = None,
+    monitor: Callable[[Array], float] | None = None,
+    catch: type[BaseException] | Iterable[type[BaseException]] = (),
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+) -> Result:
+    """Minimise f(x) = E[F(x; ξ)] from values of F alone.
+
+    Parameters
+    ----------
+    fun : Oracle or callable
+        An oracle (`Deterministic`, `FiniteSum`, `Expectation`, `Seeded`, `Unreplayable`), or a callable `fun(x)`.
+        A bare callable is asked twice at x0 (counted) to see whether it is noisy.
+    x0 : array_like, shape (d,)
+        Start point.
+    method : str or Method, optional
+        A name (see `goldstein.methods.METHODS`) or a method object such as `GFMPlus(...)`. "auto" needs no settings.
+    options : mapping, optional
+        Arguments of the method's constructor, when `method` is a name. What is not given is chosen from a few counted
+        probes.
+    max_evals : int, optional
+        Most values of F(x; ξ) that may be asked for, everything included. With no limit at all: 1000 · (d + 1).
+    max_iter : int, optional
+        Most iterations.
+    stop : Criterion or list of them, optional
+        Criteria from `goldstein.stop`; reaching one is success.
+    bounds : scipy.optimize.Bounds or sequence of (lower, upper), optional
+        Iterates stay δ inside, so that no query leaves the box.
+    projection : callable, optional
+        x -> nearest allowed point, or a set from `goldstein.projection`.
+    x_scale : array_like, optional
+        Typical sizes of the coordinates; the run happens in x / x_scale.
+    output : {None, "last", "random", "average", "best"}, optional
+        Which iterate to return; None is the method's own rule.
+    rng : int or Generator, optional
+        Seed or generator; the same seed gives the same run.
+    workers : int, executor or map-like callable, optional
+        Evaluate the rows of a query in parallel; see `goldstein.evaluate.Evaluator`.
+    callback : callable, optional
+        `callback(intermediate_result)` at each record of the history; raise StopIteration to stop.
+    monitor : callable, optional
+        `monitor(x) -> float` at each record of the history, for curves; the user's own, not counted.
+    catch : exception type or several, optional
+        Exceptions of `fun` that count as failed evaluations. Others propagate with `.point` and `.result` attached.
+    checkpoint : path or Checkpoint, optional
+        File to save the run in; if it exists, the run goes on from it.
+
+    Returns
+    -------
+    Result
+        `x`, `fun` ± `fun_stderr`, `nfev`, `status`, `message`, `history`, …; see `Result`.
+
+    Notes
+    -----
+    ====== ============ ======= ============================================================
+    status name         success meaning
+    ====== ============ ======= ============================================================
+    0      CRITERION    true    a criterion given in `stop` was reached
+    1      MAX_EVALS    false   the evaluation budget is used up
+    2      MAX_ITER     false   the iteration limit is reached
+    3      FAILING      false   most of the recent evaluations failed
+    4      CALLBACK     false   the callback asked to stop
+    5      INTERRUPTED  false   Ctrl-C; the result is the run so far
+    6      FINISHED     false   the method has ended its schedule
+    ====== ============ ======= ============================================================
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> res = gs.minimize(lambda x: np.abs(x - 1).sum(), np.zeros(10), max_evals=10_000, rng=0)
+    >>> bool(res.fun < 0.1), res.nfev <= 10_000
+    (True, True)
+    """
+    x = as_point(x0)
+    scale = _scale(x_scale, x.size)
+    caught = _exceptions(catch)
+    _check_limit("max_evals", max_evals)
+    _check_limit("max_iter", max_iter)
+    if output is not None and output not in OUTPUTS:
+        raise ValueError(f"output must be None or one of {', '.join(OUTPUTS)}; got {output!r}.")
+    for name, hook in (("callback", callback), ("monitor", monitor)):
+        if hook is not None and not callable(hook):
+            raise TypeError(f"{name} must be a callable or None, got {type(hook).__name__}.")
+    notes = []
+    if max_evals is None and max_iter is None:
+        max_evals = 1000 * (x.size + 1)
+        notes.append(f"No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}.")
+    chosen = resolve(method, options)
+    allowed = as_projection(bounds, projection, x.size)
+    generator = as_generator(rng)
+    criteria = _criteria(stop)
+    file = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+
+    oracle, spent = (fun, 0) if isinstance(fun, Oracle) else _recognise(fun, x, max_evals, caught, file, notes)
+    refusal = chosen.refusal(oracle)
+    if refusal is not None:
+        raise ValueError(refusal)
+    caution = chosen.caution(oracle)
+    if caution is not None:
+        warnings.warn(caution, RuntimeWarning, stacklevel=2)
+    if allowed is not None:
+        if not allowed.holds(chosen.margin()):
+            notes.append(f"Queries may leave the allowed set by delta = {chosen.margin():.3g}.")
+        allowed = allowed if scale is None else allowed.scaled(scale)
+
+    session = Session(
+        chosen,
+        x if scale is None else x / scale,
+        oracle,
+        rng=generator,
+        max_evals=max_evals,
+        max_iter=max_iter,
+        stop=criteria,
+        output=output,
+        projection=allowed,
+        x_scale=scale,
+        callback=callback,
+        monitor=monitor,
+        checkpoint=file,
+        spent=spent,
+        notes=notes,
+    )
+    with Evaluator(oracle, workers, caught, scale) as evaluate:
+        return drive(session, evaluate)
+
+
+def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
+    """Return a method for `scipy.optimize.minimize(f, x0, method=...)`.
+
+    The `options` of scipy are the keyword arguments of `goldstein.minimize` (`max_evals`, `rng`, …) and, for what is
+    left, those of the method's constructor; `maxfev` and `maxiter` are understood too.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs, scipy.optimize
+    >>> res = scipy.optimize.minimize(lambda x: abs(x).sum(), np.ones(3), method=gs.scipy_method("gfm"),
+    ...                               options={"delta": 0.01, "step_size": 0.01, "max_evals": 3000, "rng": 0})
+    >>> bool(res.fun < 0.5)
+    True
+    """
+    own = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
+    own |= {"checkpoint"}
+
+    def solve(fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), **kwargs: Any) -> Result:
+        given = {key: kwargs.pop(key) for key in ("bounds", "callback") if kwargs.get(key) is not None}
+        for key in ("jac", "hess", "hessp", "constraints", "bounds", "callback"):
+            value = kwargs.pop(key, None)
+            if key == "constraints" and value:
+                raise ValueError("goldstein takes no constraints; use bounds, or projection in options.")
+        given |= {key: kwargs.pop(key) for key in own & kwargs.keys()}
+        for theirs, ours in (("maxfev", "max_evals"), ("maxiter", "max_iter")):
+            if theirs in kwargs:
+                given[ours] = kwargs.pop(theirs)
+        oracle = fun if not args else (lambda x: fun(x, *args))
+        return minimize(oracle, x0, method, options=kwargs or None, **given)
+
+    return solve
+
+
+def _recognise(
+    fun: Any, x: Array, max_evals: int | None, catch: Catch, file: Checkpoint | None, notes: list[str]
+) -> tuple[Oracle, int]:
+    """Ask a bare callable twice at x0: equal values make it `Deterministic`, different ones `Unreplayable`."""
+    if not callable(fun):
+        raise TypeError(f"fun must be a callable or an oracle, got {type(fun).__name__}.")
+    saved = None if file is None else file.load()
+    if saved is not None:  # asked before the checkpoint was written, and counted there
+        noisy = saved["fingerprint"]["oracle"].startswith(Unreplayable.__name__)
+        return (Unreplayable(fun) if noisy else Deterministic(fun)), 0
+    if max_evals is not None and max_evals < 2:
+        return Deterministic(fun), 0
+    first, second = Deterministic(fun).evaluate(Query(np.stack([x, x])), catch)
+    if first == second or np.isnan(first) or np.isnan(second):
+        return Deterministic(fun), 2
+    notes.append(
+        f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that cannot be "
+        "replayed (Unreplayable); if it takes a seed, use Seeded."
+    )
+    return Unreplayable(fun), 2
+
+
+def _scale(x_scale: npt.ArrayLike | None, d: int) -> Array | None:
+    if x_scale is None:
+        return None
+    scale = np.asarray(x_scale, float)
+    if scale.shape not in ((), (d,)) or not (np.isfinite(scale) & (scale > 0)).all():
+        raise ValueError(f"x_scale must be a positive number or {d} of them.")
+    return np.broadcast_to(scale, (d,)).copy()
+
+
+def _exceptions(catch: Any) -> Catch:
+    kinds = (catch,) if isinstance(catch, type) else tuple(catch)
+    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        raise TypeError("catch must be exception types, such as catch=(ValueError, ArithmeticError).")
+    return kinds
+
+
+def _check_limit(name: str, value: Any) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
+        raise ValueError(f"{name} must be a whole number of at least 1, or None; got {value!r}.")
+
+
+def _criteria(stop: Any) -> tuple[Criterion, ...]:
+    if stop is None:
+        return ()
+    criteria = (stop,) if isinstance(stop, Criterion) else tuple(stop)
+    for criterion in criteria:
+        if not isinstance(criterion, Criterion):
+            raise TypeError(f"stop takes criteria from goldstein.stop, got {type(criterion).__name__}.")
+    return criteria

@@ -1,0 +1,170 @@
+"""Projections onto the sets that iterates must stay in.
+
+A projection is a callable `project(x, margin=0.0)`: the nearest point of the set shrunk by `margin`, so that
+x ± δw with ‖w‖ = 1 stays inside when the margin is δ. Any callable x -> x does too, without that promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import Bounds
+
+from goldstein.query import Array
+
+
+@runtime_checkable
+class Projection(Protocol):
+    """A set that knows how to keep a margin."""
+
+    def __call__(self, x: Array, margin: float = 0.0) -> Array:
+        """Return the nearest point of the set that lies `margin` inside."""
+
+    def holds(self, margin: float) -> bool:
+        """Whether every point of the shrunk set really lies `margin` inside."""
+
+    def scaled(self, scale: Array) -> Projection:
+        """Return the same set in the coordinates x / scale."""
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """The box lower ≤ x ≤ upper; infinite sides allowed.
+
+    Where a side is narrower than twice the margin, the iterate stays at its middle and x ± δw may leave the box.
+    """
+
+    lower: npt.ArrayLike
+    upper: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        lower, upper = np.broadcast_arrays(np.asarray(self.lower, float), np.asarray(self.upper, float))
+        if np.isnan(lower).any() or np.isnan(upper).any():
+            raise ValueError("Bounds must not be NaN; use ±inf where there is none.")
+        if (lower > upper).any():
+            where = int(np.argmax(lower > upper))
+            raise ValueError(
+                f"Bounds are crossed: lower {lower.flat[where]} above upper {upper.flat[where]} at {where}."
+            )
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    def __call__(self, x: Array, margin: float = 0.0) -> Array:
+        lower, upper = np.asarray(self.lower) + margin, np.asarray(self.upper) - margin
+        if (lower > upper).any():
+            lower, upper = np.minimum(lower, (lower + upper) / 2), np.maximum(upper, (lower + upper) / 2)
+        return np.clip(x, lower, upper)
+
+    def holds(self, margin: float) -> bool:
+        return bool((np.asarray(self.upper) - np.asarray(self.lower) >= 2 * margin).all())
+
+    def scaled(self, scale: Array) -> Box:
+        return Box(np.asarray(self.lower) / scale, np.asarray(self.upper) / scale)
+
+
+def linf_ball(
+    center: npt.ArrayLike, radius: float, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf
+) -> Box:
+    """Return the box of points within `radius` of `center` in every coordinate, cut to lower ≤ x ≤ upper."""
+    if not radius > 0:
+        raise ValueError(f"radius must be positive, got {radius!r}.")
+    middle = np.asarray(center, float)
+    return Box(np.maximum(middle - radius, lower), np.minimum(middle + radius, upper))
+
+
+@dataclass(frozen=True, eq=False)
+class L2Ball:
+    """The points within `radius` of `center` in Euclidean distance."""
+
+    center: npt.ArrayLike
+    radius: float
+
+    def __post_init__(self) -> None:
+        if not self.radius > 0:
+            raise ValueError(f"radius must be positive, got {self.radius!r}.")
+        object.__setattr__(self, "center", np.asarray(self.center, float))
+
+    def __call__(self, x: Array, margin: float = 0.0) -> Array:
+        offset = x - np.asarray(self.center)
+        length, radius = float(np.linalg.norm(offset)), max(self.radius - margin, 0.0)
+        return x if length <= radius else np.asarray(self.center + offset * (radius / length))
+
+    def holds(self, margin: float) -> bool:
+        return self.radius >= margin
+
+    def scaled(self, scale: Array) -> Projection:
+        return _Callable(self, scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Simplex:
+    """The points with x ≥ 0 and Σx = total; it has no inside, so x ± δw leaves it by δ."""
+
+    total: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.total > 0:
+            raise ValueError(f"total must be positive, got {self.total!r}.")
+
+    def __call__(self, x: Array, margin: float = 0.0) -> Array:
+        ordered = np.sort(x)[::-1]
+        excess = (np.cumsum(ordered) - self.total) / np.arange(1, x.size + 1)
+        return np.asarray(np.maximum(x - excess[np.nonzero(ordered > excess)[0][-1]], 0.0))
+
+    def holds(self, margin: float) -> bool:
+        return margin == 0
+
+    def scaled(self, scale: Array) -> Projection:
+        return _Callable(self, scale)
+
+
+class _Callable:
+    """A user's own projection x -> x, with x / scale as coordinates."""
+
+    def __init__(self, project: Callable[[Array], Any], scale: Array | None = None) -> None:
+        self.project, self.scale = project, scale
+
+    def __call__(self, x: Array, margin: float = 0.0) -> Array:
+        out = np.asarray(self.project(x if self.scale is None else x * self.scale), float)
+        if out.shape != x.shape:
+            raise ValueError(f"projection returned shape {out.shape} for a point of shape {x.shape}.")
+        return out if self.scale is None else out / self.scale
+
+    def holds(self, margin: float) -> bool:
+        return margin == 0
+
+    def scaled(self, scale: Array) -> Projection:
+        return _Callable(self.project, scale)
+
+
+def as_projection(bounds: Any, projection: Any, d: int) -> Projection | None:
+    """Read the `bounds` and `projection` arguments of `minimize`; None when the whole space is allowed."""
+    if bounds is not None and projection is not None:
+        raise ValueError("Give bounds or projection, not both: a Box is a projection too.")
+    if bounds is not None:
+        return _box(bounds, d)
+    if projection is None or isinstance(projection, Projection):
+        return projection
+    if not callable(projection):
+        raise TypeError(f"projection must be a callable x -> x, got {type(projection).__name__}.")
+    return _Callable(projection)
+
+
+def _box(bounds: Any, d: int) -> Box:
+    if isinstance(bounds, Bounds):
+        box = Box(bounds.lb, bounds.ub)
+    else:
+        pairs = list(bounds)
+        if len(pairs) != d or any(np.size(pair) != 2 for pair in pairs):
+            raise ValueError(f"bounds must be a scipy Bounds or {d} pairs (lower, upper), one for each coordinate.")
+        box = Box(
+            [-np.inf if low is None else low for low, _ in pairs],
+            [np.inf if high is None else high for _, high in pairs],
+        )
+    if np.shape(box.lower) not in ((), (1,), (d,)):
+        raise ValueError(f"bounds have {np.size(box.lower)} entries for {d} coordinates.")
+    return box

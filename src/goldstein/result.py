@@ -1,0 +1,93 @@
+"""The result of a run and the table of exit statuses."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from goldstein.history import History
+from goldstein.query import Array
+
+
+class Status(IntEnum):
+    """Why a run ended. Only criteria that the user set make `success` true."""
+
+    CRITERION = 0
+    MAX_EVALS = 1
+    MAX_ITER = 2
+    FAILING = 3
+    CALLBACK = 4
+    INTERRUPTED = 5
+    FINISHED = 6
+    RUNNING = 7
+
+
+REASONS = {
+    Status.MAX_EVALS: "The evaluation budget is used up.",
+    Status.MAX_ITER: "The iteration limit is reached.",
+    Status.FAILING: "Most of the recent evaluations failed (NaN, infinite or a caught exception).",
+    Status.CALLBACK: "The callback asked to stop.",
+    Status.INTERRUPTED: "Interrupted; this is the run so far.",
+    Status.FINISHED: "The method has ended its schedule.",
+    Status.RUNNING: "Still running.",
+}
+
+
+class Result(OptimizeResult):
+    """What `minimize` returns; a `scipy.optimize.OptimizeResult`.
+
+    Attributes
+    ----------
+    x : ndarray, shape (d,)
+        The answer.
+    fun : float
+        f(x), estimated on fresh ξ (exact for a deterministic f, and for a finite sum when that is affordable).
+    fun_stderr : float
+        Standard error of `fun`; 0 when it is exact, NaN when it could not be had.
+    nfev : int
+        Values of one component F(x; ξ) that were asked for, everything included.
+    nfev_diagnostic : int
+        Those of them that went into estimates that do not move x.
+    ngev : int
+        Gradients of one component that were asked for.
+    nit : int
+        Iterations.
+    nfail : int
+        Failed evaluations.
+    success : bool
+        A criterion that the user set was reached. A budget that ran out is not success.
+    status : Status
+        Why the run ended; see `Status`.
+    message : str
+        The same in words, with what was chosen on the user's behalf.
+    method : Method
+        The method that ran, with its settings.
+    history : History
+        The course of the run.
+    """
+
+    x: Array
+    fun: float
+    fun_stderr: float
+    nfev: int
+    nfev_diagnostic: int
+    ngev: int
+    nit: int
+    nfail: int
+    success: bool
+    status: Status
+    message: str
+    history: History
+
+
+def mean_and_error(values: Array, exact: bool) -> tuple[float, float]:
+    """Return the mean of the finite values and its standard error (0 if they are all there is)."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return np.nan, np.nan
+    mean = float(finite.mean())
+    if exact and finite.size == values.size:
+        return mean, 0.0
+    return mean, float(finite.std(ddof=1) / np.sqrt(finite.size)) if finite.size > 1 else np.nan

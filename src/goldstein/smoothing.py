@@ -1,0 +1,176 @@
+"""Randomised smoothing: directions on the sphere and the estimators of ∇f_δ built on them.
+
+f_δ(x) = E f(x + δu), u uniform on the unit ball (Definition 5 of the paper). Its gradient is estimated
+from values of F alone, along directions w uniform on the unit sphere. Every estimator here has the
+form ĝ = mean of c_i w_i; it decides where F is asked and what the coefficients c_i are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.query import Array, Sampler, Samples
+
+Mask = npt.NDArray[np.bool_]
+
+
+def sphere(rng: np.random.Generator, k: int, d: int) -> Array:
+    """Draw k independent directions, uniform on the unit sphere of dimension d; shape (k, d)."""
+    w = rng.standard_normal((k, d))
+    norms = np.sqrt(np.einsum("ij,ij->i", w, w))
+    while not norms.all():  # a zero vector has no direction
+        zero = norms == 0
+        w[zero] = rng.standard_normal((int(zero.sum()), d))
+        norms = np.linalg.norm(w, axis=1)
+    w /= norms[:, None]
+    return w
+
+
+def ball(rng: np.random.Generator, k: int, d: int) -> Array:
+    """Draw k independent points, uniform in the unit ball of dimension d; shape (k, d)."""
+    u = sphere(rng, k, d)
+    u *= rng.random((k, 1)) ** (1.0 / d)
+    return u
+
+
+def orthogonal(rng: np.random.Generator, k: int, d: int) -> Array:
+    """Draw k directions in orthonormal frames of at most d; each is uniform on the sphere.
+
+    Every frame is Haar distributed (QR of a Gaussian matrix, signs fixed by the diagonal of R), so each
+    single direction has the law of `sphere` and the estimators stay unbiased; frames are independent.
+    """
+    w = np.empty((k, d))
+    for start in range(0, k, d):
+        rows = min(d, k - start)
+        q, r = np.linalg.qr(rng.standard_normal((d, rows)))
+        w[start : start + rows] = (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
+    return w
+
+
+DIRECTIONS = {"iid": sphere, "orthogonal": orthogonal}
+
+
+class Estimator(Protocol):
+    """How values of F become an estimate of ∇f_δ.
+
+    Values come as an array of shape (`evaluations`, b): one column a direction.
+    """
+
+    evaluations: int
+    """Values of F that one direction costs."""
+
+    def batch(self, b: int, stochastic: bool) -> int:
+        """Return the largest batch that is valid and not above b; 0 when there is none."""
+
+    def draw(self, sample: Sampler | None, rng: np.random.Generator, b: int) -> Samples | None:
+        """Draw the ξ of b directions, in the order of the rows of `points`."""
+
+    def points(self, x: Array, w: Array, delta: float) -> Array:
+        """Return where F is asked; shape (evaluations · b, d)."""
+
+    def usable(self, values: Array, stochastic: bool) -> Mask:
+        """Return which directions can be used; values of shape (blocks, evaluations, b), all on the same (w, ξ)."""
+
+    def coefficients(self, values: Array, usable: Mask, d: int, delta: float, stochastic: bool) -> Array:
+        """Return c_i of the usable directions; values of shape (evaluations, b)."""
+
+
+@dataclass(frozen=True)
+class Central:
+    """The two-point estimator of the paper (Definitions 6 and 7).
+
+    g(x; w, ξ) = d/(2δ) (F(x + δw; ξ) − F(x − δw; ξ)) w, the same ξ in both values, and its mean over
+    a batch of independent pairs (w_i, ξ_i).
+    """
+
+    evaluations = 2
+
+    def batch(self, b: int, stochastic: bool) -> int:
+        return b
+
+    def draw(self, sample: Sampler | None, rng: np.random.Generator, b: int) -> Samples | None:
+        if sample is None:
+            return None
+        xi = sample(rng, b)
+        return np.concatenate([xi, xi])
+
+    def points(self, x: Array, w: Array, delta: float) -> Array:
+        b = len(w)
+        out = np.empty((2 * b, x.size))
+        np.multiply(w, delta, out=out[b:])
+        np.add(x, out[b:], out=out[:b])
+        np.subtract(x, out[b:], out=out[b:])
+        return out
+
+    def usable(self, values: Array, stochastic: bool) -> Mask:
+        return np.asarray(np.isfinite(values).all(axis=(0, 1)))
+
+    def coefficients(self, values: Array, usable: Mask, d: int, delta: float, stochastic: bool) -> Array:
+        plus, minus = values[:, usable]
+        return np.asarray(d / (2 * delta) * (plus - minus))  # Definition 6
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """One value for each direction, compared with the mean of its group.
+
+    ĝ = d/(δ(k−1)) Σ (F(x + δw_i; ξ) − F̄) w_i over the k ≥ 2 directions of a group that share one ξ; a batch
+    is the mean over groups with independent ξ. Unbiased for ∇f_δ, at half the values of `Central` per direction.
+
+    Parameters
+    ----------
+    group_size : int, optional
+        Directions that share one ξ. None: the whole batch when F has no ξ, else 2, because noise in ξ
+        makes larger groups worse.
+    """
+
+    group_size: int | None = None
+    evaluations = 1
+
+    def __post_init__(self) -> None:
+        if self.group_size is not None and self.group_size < 2:
+            raise ValueError(f"group_size must be at least 2, got {self.group_size!r}.")
+
+    def _group(self, b: int, stochastic: bool) -> int:
+        return self.group_size or (2 if stochastic else b)
+
+    def batch(self, b: int, stochastic: bool) -> int:
+        if b < 2:
+            return 0
+        group = self._group(b, stochastic)
+        return b // group * group
+
+    def draw(self, sample: Sampler | None, rng: np.random.Generator, b: int) -> Samples | None:
+        if sample is None:
+            return None
+        group = self._group(b, True)
+        return np.repeat(sample(rng, b // group), group, axis=0)
+
+    def points(self, x: Array, w: Array, delta: float) -> Array:
+        return x + delta * w
+
+    def usable(self, values: Array, stochastic: bool) -> Mask:
+        fine = np.asarray(np.isfinite(values).all(axis=(0, 1)))
+        groups = fine.reshape(-1, self._group(fine.size, stochastic))
+        return np.asarray((groups & (groups.sum(axis=1, keepdims=True) >= 2)).ravel())
+
+    def coefficients(self, values: Array, usable: Mask, d: int, delta: float, stochastic: bool) -> Array:
+        group = self._group(usable.size, stochastic)
+        mask = usable.reshape(-1, group)
+        value = np.where(mask, values[0].reshape(-1, group), 0.0)
+        size = np.maximum(mask.sum(axis=1, keepdims=True), 2)  # a group without members adds nothing
+        centred = (value - value.sum(axis=1, keepdims=True) / size) * (size / (size - 1.0))
+        return np.asarray(d / delta * centred.ravel()[usable])
+
+
+ESTIMATORS: dict[str, type[Central] | type[LeaveOneOut]] = {"central": Central, "loo": LeaveOneOut}
+
+
+def mean_estimate(w: Array, coefficients: Array, usable: Mask) -> Array:
+    """Return ĝ = mean of c_i w_i over the usable directions (Definition 7)."""
+    rows = w if usable.all() else w[usable]
+    return np.asarray(coefficients @ rows / coefficients.size)

@@ -1,0 +1,58 @@
+"""States: what changes in a run, as plain data.
+
+A state is a dataclass whose fields are numbers, strings, None, arrays or other states. That is all a checkpoint
+needs: `pack` splits a state into JSON-ready structure and arrays, `unpack` puts it together again. No pickle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein.query import Array
+
+
+class State:
+    """Base of everything that is remembered between iterations."""
+
+    kinds: ClassVar[dict[str, type[State]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        State.kinds[f"{cls.__module__}.{cls.__qualname__}"] = cls
+
+
+def pack(value: Any, arrays: dict[str, Array], path: str = "state") -> Any:
+    """Return the structure of `value` in JSON types; arrays go into `arrays` under their path."""
+    if isinstance(value, State):
+        inside = {f.name: pack(getattr(value, f.name), arrays, f"{path}.{f.name}") for f in fields(value)}  # type: ignore[arg-type]
+        return {"kind": f"{type(value).__module__}.{type(value).__qualname__}", "fields": inside}
+    if isinstance(value, np.ndarray):
+        arrays[path] = value
+        return {"array": path}
+    if isinstance(value, dict):
+        return {"dict": {key: pack(item, arrays, f"{path}.{key}") for key, item in value.items()}}
+    if isinstance(value, list | tuple):
+        return {"list": [pack(item, arrays, f"{path}.{k}") for k, item in enumerate(value)]}
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"A state holds plain data only; {path} is a {type(value).__name__}.")
+
+
+def unpack(packed: Any, arrays: dict[str, Array]) -> Any:
+    """Undo `pack`; lists come back as lists."""
+    if not isinstance(packed, dict):
+        return packed
+    if "kind" in packed:
+        if packed["kind"] not in State.kinds:
+            raise ValueError(f"Unknown state {packed['kind']}; import the module that defines it before loading.")
+        inside = {name: unpack(item, arrays) for name, item in packed["fields"].items()}
+        return State.kinds[packed["kind"]](**inside)
+    if "array" in packed:
+        return arrays[packed["array"]]
+    if "dict" in packed:
+        return {key: unpack(item, arrays) for key, item in packed["dict"].items()}
+    return [unpack(item, arrays) for item in packed["list"]]

@@ -1,0 +1,128 @@
+"""Step-size rules: how far to go along the estimate at each iteration.
+
+A rule is a frozen setting; what it remembers of a run is a separate `State`, made by `init`. `size` returns the
+step of this iteration and may change the memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from goldstein.state import State
+
+
+@dataclass(frozen=True)
+class StepRule(ABC):
+    """Base of the step rules."""
+
+    step_size: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.step_size) and self.step_size > 0):
+            raise ValueError(f"step_size must be a positive number, got {self.step_size!r}.")
+
+    def init(self) -> State | None:
+        """Return a fresh memory; None when the rule needs none."""
+        return None
+
+    @abstractmethod
+    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
+        """Return the step of iteration `nit` (from 0).
+
+        Parameters
+        ----------
+        memory : State or None
+            What `init` made.
+        nit : int
+            Iterations done so far.
+        progress : float or None
+            Share of the run's budget used so far, in [0, 1); None when the run has no limit.
+        value : float
+            Estimate of f near the current point from the batch just evaluated; NaN when there is none.
+        """
+
+
+@dataclass(frozen=True)
+class Constant(StepRule):
+    """The same step at every iteration, as in Algorithms 1 and 2."""
+
+    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
+        return self.step_size
+
+
+@dataclass(frozen=True)
+class LinearDecay(StepRule):
+    """A step that falls in a straight line from `step_size` to zero at the end of the run.
+
+    The end is `iterations`, or the limits of the run when it is None.
+    """
+
+    iterations: int | None = None
+
+    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
+        if self.iterations is not None:
+            progress = nit / self.iterations
+        if progress is None:
+            raise ValueError(
+                "LinearDecay must know where the run ends: give it iterations=, or max_evals or max_iter to the run."
+            )
+        return self.step_size * max(0.0, 1.0 - progress)
+
+
+@dataclass(frozen=True)
+class InverseSqrt(StepRule):
+    """step_size / √(t + 1) at iteration t."""
+
+    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
+        return self.step_size / float(np.sqrt(nit + 1))
+
+
+@dataclass
+class Plateau(State):
+    """What `HalveOnPlateau` remembers."""
+
+    size: float
+    best: float = np.inf
+    stale: int = 0
+
+
+@dataclass(frozen=True)
+class HalveOnPlateau(StepRule):
+    """A step that is halved when there was no improvement in `patience` iterations (section 4.2 of the paper).
+
+    Improvement is judged by the mean of the values of each batch, which are there anyway.
+    """
+
+    patience: int = 10
+    factor: float = 0.5
+    minimum: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.patience < 1 or not 0 < self.factor < 1 or self.minimum < 0:
+            raise ValueError("HalveOnPlateau needs patience ≥ 1, 0 < factor < 1 and minimum ≥ 0.")
+
+    def init(self) -> Plateau:
+        return Plateau(self.step_size)
+
+    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
+        assert isinstance(memory, Plateau)
+        if value < memory.best:
+            memory.best, memory.stale = value, 0
+        else:
+            memory.stale += 1
+        if memory.stale >= self.patience:
+            memory.size, memory.stale = max(self.minimum, memory.size * self.factor), 0
+        return memory.size
+
+
+def as_rule(step_size: float | StepRule) -> StepRule:
+    """Return a number as the constant rule; a rule as it is."""
+    if isinstance(step_size, StepRule):
+        return step_size
+    if isinstance(step_size, bool) or not isinstance(step_size, int | float | np.number):
+        raise TypeError(f"step_size must be a number or a rule from goldstein.steps, got {type(step_size).__name__}.")
+    return Constant(float(step_size))
