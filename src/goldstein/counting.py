@@ -35,17 +35,21 @@ class Counters(State):
             self._fails(len(query), len(query) - int(fine.all(axis=1).sum()))
             return values[:0].ravel()
         finite = values if fine.all() else values[fine]
-        self.nfev += len(query)
-        self.nfev_diagnostic += len(query) if diagnostic else 0
-        self._fails(len(query), len(query) - finite.size)
-        if finite.size:
-            seen = max(self.nfev - self.nfail, finite.size)
-            self.magnitude += (float(np.abs(finite).mean()) - self.magnitude) * finite.size / seen
+        self.add(len(query), finite.size, float(np.abs(finite).sum()), diagnostic)
         return finite
 
-    def _fails(self, total: int, failed: int) -> None:
+    def add(self, asked: int, fine: int, magnitude: float, diagnostic: bool) -> None:
+        """Count `asked` values of which `fine` were finite, with `magnitude` the sum of their |F|."""
+        self.nfev += asked
+        self.nfev_diagnostic += asked if diagnostic else 0
+        self._fails(asked, asked - fine)
+        if fine:
+            seen = max(self.nfev - self.nfail, fine)
+            self.magnitude += (magnitude - fine * self.magnitude) / seen
+
+    def _fails(self, asked: int, failed: int) -> None:
         self.nfail += failed
-        self.window += total
+        self.window += asked
         self.window_failed += failed
         if self.window > FAILURE_WINDOW:
             keep = FAILURE_WINDOW / self.window
@@ -55,3 +59,14 @@ class Counters(State):
     def failing(self) -> bool:
         """Whether more than half of the recent values fail, beyond what chance explains (three standard errors)."""
         return self.window >= 100 and self.window_failed > 0.5 * self.window + 1.5 * np.sqrt(self.window)
+
+
+@dataclass
+class Tally:
+    """What a chunk of compiled iterations asked for and saw."""
+
+    asked: int = 0
+    fine: int = 0
+    total: float = 0.0
+    magnitude: float = 0.0
+    lowest: float = np.inf

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from goldstein.checkpoint import Checkpoint
-from goldstein.counting import Counters
+from goldstein.counting import Counters, Tally
 from goldstein.history import History, Recorder
 from goldstein.methods.base import Context, Method, Run
 from goldstein.oracle import Oracle
@@ -28,6 +28,22 @@ from goldstein.stop import Criterion
 CLOSING_SHARE = 50  # one part in so many of the budget estimates f at the answer
 CLOSING_MOST = 10_000
 ROWS_AT_ONCE = 2**22  # numbers in one closing query, so that an exact finite sum does not fill the memory
+
+
+class Kernel(Protocol):
+    """A method's loop in machine code; see `goldstein.compiled`."""
+
+    def advance(
+        self,
+        state: Any,
+        context: Context,
+        tracker: Tracker,
+        aux: np.random.Generator,
+        limit: int | None,
+        until: float,
+        most: int | None,
+    ) -> Tally:
+        """Do whole iterations until `until` evaluations are made, within `limit` evaluations and `most` iterations."""
 
 
 class Session:
@@ -51,11 +67,12 @@ class Session:
         checkpoint: Checkpoint | None = None,
         spent: int = 0,
         notes: Sequence[str] = (),
+        kernel: Kernel | None = None,
     ) -> None:
         self.method, self.oracle = method, oracle
         self.max_evals, self.max_iter = max_evals, max_iter
         self.stop, self.callback, self.monitor, self.checkpoint = tuple(stop), callback, monitor, checkpoint
-        self.x_scale, self.notes = x_scale, list(notes)
+        self.x_scale, self.notes, self.kernel = x_scale, list(notes), kernel
         self.noisy = oracle.stochastic or not oracle.replayable
         self.counters = Counters(nfev=spent)
         self.aux = _apart(rng)
@@ -98,6 +115,8 @@ class Session:
         limit = self._left(self.reserve)
         if limit is not None and limit <= 0:
             return Status.MAX_EVALS
+        if self.kernel is not None and self._advance(self.kernel, limit):
+            return Status.FAILING if self.counters.failing else None
         if self.checkpoint is not None:
             self._before_ask = run.context.rng.bit_generator.state
         query = run.ask(limit)
@@ -113,6 +132,15 @@ class Session:
         if counts and run.nit > nit:
             self.tracker.leave(left, run.state.value, self.aux)
         return Status.FAILING if self.counters.failing else None
+
+    def _advance(self, kernel: Kernel, limit: int | None) -> bool:
+        """Do a chunk of iterations in machine code, up to the next record at most; False when not even one fits."""
+        run, until = self.run, self.recorder.due - self.counters.nfev
+        most = None if self.stop_at is None else self.stop_at - run.nit
+        tally = kernel.advance(run.state, run.context, self.tracker, self.aux, limit, until, most)
+        self.counters.add(tally.asked, tally.fine, tally.magnitude, diagnostic=False)
+        self.recorder.see(tally.total, tally.fine, tally.lowest)
+        return tally.asked > 0
 
     def _record(self) -> Generator[Query, Array, Status | None]:
         """Keep a record; then complain, save, call back and check the criteria."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from goldstein.checkpoint import Checkpoint
 from goldstein.evaluate import Catch, Evaluator
-from goldstein.loop import Session, drive
+from goldstein.loop import Kernel, Session, drive
 from goldstein.methods import Method, resolve
 from goldstein.methods.base import as_generator, as_point
 from goldstein.oracle import Deterministic, Oracle, Unreplayable
@@ -42,6 +43,7 @@ def minimize(
     monitor: Callable[[Array], float] | None = None,
     catch: type[BaseException] | Iterable[type[BaseException]] = (),
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    compiled: bool | None = None,
 ) -> Result:
     """Minimise f(x) = E[F(x; ξ)] from values of F alone.
 
@@ -83,6 +85,9 @@ def minimize(
         Exceptions of `fun` that count as failed evaluations. Others propagate with `.point` and `.result` attached.
     checkpoint : path or Checkpoint, optional
         File to save the run in; if it exists, the run goes on from it.
+    compiled : bool, optional
+        Run the whole loop in machine code, which needs a numba-jitted function. None: whenever that is possible;
+        True: it is an error when it is not; False: never.
 
     Returns
     -------
@@ -158,6 +163,7 @@ def minimize(
         checkpoint=file,
         spent=spent,
         notes=notes,
+        kernel=_kernel(compiled, chosen, oracle, allowed is not None, scale is not None, output),
     )
     with Evaluator(oracle, workers, caught, scale) as evaluate:
         return drive(session, evaluate)
@@ -216,6 +222,22 @@ def _recognise(
         "replayed (Unreplayable); if it takes a seed, use Seeded."
     )
     return Unreplayable(fun), 2
+
+
+def _kernel(
+    wanted: bool | None, method: Method, oracle: Oracle, constrained: bool, scaled: bool, output: str | None
+) -> Kernel | None:
+    """Return the method's loop in machine code if it is wanted and possible."""
+    if wanted is False or (wanted is None and "numba" not in sys.modules):  # a jitted function has imported numba
+        return None
+    from goldstein import compiled
+
+    reason = compiled.obstacle(method, oracle, constrained=constrained, scaled=scaled, output=output or method.output)
+    if reason is None:
+        return compiled.kernel(method, oracle)
+    if wanted:
+        raise ValueError(reason)
+    return None
 
 
 def _scale(x_scale: npt.ArrayLike | None, d: int) -> Array | None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from goldstein.state import State
+
+Clock = Any  # a number, or an array of them
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,27 @@ class StepRule(ABC):
 
 
 @dataclass(frozen=True)
-class Constant(StepRule):
-    """The same step at every iteration, as in Algorithms 1 and 2."""
+class Schedule(StepRule):
+    """A rule that is known beforehand: it depends on the clock alone, not on values."""
+
+    @abstractmethod
+    def at(self, nit: Clock, progress: Clock | None) -> Clock:
+        """Return the step at iteration `nit` and progress `progress`: numbers, or arrays of them."""
 
     def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
-        return self.step_size
+        return float(self.at(nit, progress))
 
 
 @dataclass(frozen=True)
-class LinearDecay(StepRule):
+class Constant(Schedule):
+    """The same step at every iteration, as in Algorithms 1 and 2."""
+
+    def at(self, nit: Clock, progress: Clock | None) -> Clock:
+        return self.step_size + 0.0 * nit
+
+
+@dataclass(frozen=True)
+class LinearDecay(Schedule):
     """A step that falls in a straight line from `step_size` to zero at the end of the run.
 
     The end is `iterations`, or the limits of the run when it is None.
@@ -62,22 +77,22 @@ class LinearDecay(StepRule):
 
     iterations: int | None = None
 
-    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
+    def at(self, nit: Clock, progress: Clock | None) -> Clock:
         if self.iterations is not None:
             progress = nit / self.iterations
         if progress is None:
             raise ValueError(
                 "LinearDecay must know where the run ends: give it iterations=, or max_evals or max_iter to the run."
             )
-        return self.step_size * max(0.0, 1.0 - progress)
+        return self.step_size * np.maximum(0.0, 1.0 - progress)
 
 
 @dataclass(frozen=True)
-class InverseSqrt(StepRule):
+class InverseSqrt(Schedule):
     """step_size / √(t + 1) at iteration t."""
 
-    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
-        return self.step_size / float(np.sqrt(nit + 1))
+    def at(self, nit: Clock, progress: Clock | None) -> Clock:
+        return self.step_size / np.sqrt(nit + 1)
 
 
 @dataclass

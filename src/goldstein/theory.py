@@ -386,7 +386,7 @@ def _ceil(x: float) -> int:
 
 def _number(value: float) -> str:
     """Write a number for a table: whole ones in full up to 15 digits, others with six significant ones."""
-    if value >= 1e15 or (isinstance(value, float) and value < 1e5):
+    if value >= 1e15 or (isinstance(value, float) and value < 1e4):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 

@@ -112,17 +112,20 @@ class WarmStart(Method):
         return self.first.ask(state.inner, stage, limit)
 
     def tell(self, state: WarmStartState, context: Context, query: Query, values: Array) -> None:
-        stage, method = self._stage(state, context), (self.first, self.second)[state.phase - 1]
-        left = state.inner.x
-        method.tell(state.inner, stage, query, values)
+        left, phase = state.inner.x, (self.first, self.second)[state.phase - 1]
+        phase.tell(state.inner, self._stage(state, context), query, values)
         if state.phase == 1:
             state.average.leave(left, state.inner.value, context.rng)
-        state.nit = state.nit_first + state.inner.nit
-        state.value, state.step, state.gradient_norm = state.inner.value, state.inner.step, state.inner.gradient_norm
-        over = stage.progress(state.inner.nit)
+        self._after(state, context)
+
+    def _after(self, state: WarmStartState, context: Context) -> None:
+        """Bring the outer state up to date, and go over to the second phase when the first is over."""
+        inner = state.inner
+        state.nit = state.nit_first + inner.nit
+        state.value, state.step, state.gradient_norm = inner.value, inner.step, inner.gradient_norm
+        over = self._stage(state, context).progress(inner.nit)
         if state.phase == 1 and over is not None and over >= 1:
-            state.phase, state.switched_at, state.nit_first = 2, context.nfev, state.inner.nit
-            x1 = state.average.answer(state.inner.x)  # Algs. 3 and 4, line 1
-            state.average = None
+            x1 = state.average.answer(inner.x)  # Algs. 3 and 4, line 1
+            state.phase, state.average, state.switched_at, state.nit_first = 2, None, context.nfev, inner.nit
             state.inner = self.second.init(context.projected(x1, self.second.margin()), self._stage(state, context))
         state.x = state.inner.x

@@ -49,7 +49,7 @@ class Problem:
     Examples
     --------
     >>> from goldstein.problems import ridge
-    >>> problem = ridge(3)
+    >>> problem = ridge(4)
     >>> problem.value(problem.x0), problem.gap, problem.distance(problem.x0, 0.1)
     (1.0, 1.0, 1.0)
     """
@@ -115,6 +115,40 @@ class Problem:
             query = Query(np.broadcast_to(x, (n, x.size)), every, order)
             out[row] = self.oracle.evaluate(query).mean(axis=0)
         return out
+
+
+Vectorised = Callable[[Array], Array]
+
+
+def deterministic(
+    name: str,
+    fun: Vectorised,
+    grad: Vectorised,
+    x0: npt.ArrayLike,
+    minimiser: npt.ArrayLike,
+    lipschitz: Any,
+    f_star: float = 0.0,
+    ball: float = np.inf,
+    convex: bool = False,
+) -> Problem:
+    """Return the problem of a vectorised function without noise."""
+    return Problem(
+        name=name,
+        oracle=Deterministic(fun, vectorized=True, grad=grad),
+        x0=np.asarray(x0),
+        f_star=float(f_star),
+        lipschitz=float(lipschitz),
+        ball=float(ball),
+        convex=convex,
+        minimiser=np.asarray(minimiser),
+    )
+
+
+def one_hot(active: npt.NDArray[np.intp], d: int) -> Array:
+    """Return the unit vectors e_{active[k]} as rows, shape (k, d)."""
+    rows = np.zeros((len(active), d))
+    rows[np.arange(len(active)), active] = 1.0
+    return rows
 
 
 def whole_number(name: str, value: int, least: int = 1) -> int:

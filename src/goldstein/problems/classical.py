@@ -15,16 +15,13 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
-from scipy.linalg import hilbert
-from scipy.optimize import minimize
+import numpy.typing as npt
+from scipy.linalg import hilbert, solve_banded
 
-from goldstein.oracle import Deterministic
-from goldstein.problems.base import Problem, radius, whole_number
+from goldstein.problems.base import Problem, Vectorised, deterministic, one_hot, radius, whole_number
 from goldstein.query import Array
 
 
@@ -38,7 +35,7 @@ def chebyshev_rosenbrock(d: int = 4, ball: float | None = None) -> Problem:
     R = radius(ball, x0, one)
     # Σ s_i (e_{i+1} − 4 x_i e_i) with signs s_i, after the first term.
     bound = (2 + R) / 2 + np.sqrt(d - 1) + 4 * (np.sqrt(d) + R)
-    return _problem("chebyshev_rosenbrock", _chebyshev, _chebyshev_grad, x0, one, bound, ball=R)
+    return deterministic("chebyshev_rosenbrock", _chebyshev, _chebyshev_grad, x0, one, bound, ball=R)
 
 
 def chebyshev_rosenbrock_linear(d: int = 4) -> Problem:
@@ -51,7 +48,7 @@ def chebyshev_rosenbrock_linear(d: int = 4) -> Problem:
     x0, one = _chebyshev_start(d)
     # Components of the gradient: at most 1/4 + 2, then 1 + 2 each, and 1.
     bound = np.sqrt(2.25**2 + 9 * (d - 2) + 1)
-    return _problem("chebyshev_rosenbrock_linear", _chebyshev_linear, _chebyshev_linear_grad, x0, one, bound)
+    return deterministic("chebyshev_rosenbrock_linear", _chebyshev_linear, _chebyshev_linear_grad, x0, one, bound)
 
 
 def maxq(d: int = 20, ball: float | None = None) -> Problem:
@@ -62,7 +59,7 @@ def maxq(d: int = 20, ball: float | None = None) -> Problem:
     index = np.arange(1, whole_number("d", d) + 1)
     x0 = np.where(index <= d // 2, index, -index)
     R = radius(ball, x0, np.zeros(d))
-    return _problem("maxq", _maxq, _maxq_grad, x0, np.zeros(d), 2 * (d + R), ball=R, convex=True)
+    return deterministic("maxq", _maxq, _maxq_grad, x0, np.zeros(d), 2 * (d + R), ball=R, convex=True)
 
 
 def mxhilb(d: int = 10) -> Problem:
@@ -73,7 +70,7 @@ def mxhilb(d: int = 10) -> Problem:
     H = hilbert(whole_number("d", d))
     bound = np.linalg.norm(H[0])  # the first row is the longest
     start, zero = np.ones(d), np.zeros(d)
-    return _problem("mxhilb", partial(_mxhilb, H=H), partial(_mxhilb_grad, H=H), start, zero, bound, convex=True)
+    return deterministic("mxhilb", partial(_mxhilb, H=H), partial(_mxhilb_grad, H=H), start, zero, bound, convex=True)
 
 
 def chained_lq(d: int = 10, ball: float | None = None) -> Problem:
@@ -85,7 +82,7 @@ def chained_lq(d: int = 10, ball: float | None = None) -> Problem:
     R = radius(ball, x0, best)
     bound = np.sqrt(4 * d - 6) + 4 * (np.linalg.norm(x0) + R)
     f_star = -(d - 1) * np.sqrt(2)
-    return _problem("chained_lq", _lq, _lq_grad, x0, best, bound, f_star, R, convex=True)
+    return deterministic("chained_lq", _lq, _lq_grad, x0, best, bound, f_star, R, convex=True)
 
 
 def chained_cb3_1(d: int = 10, ball: float | None = None) -> Problem:
@@ -98,7 +95,7 @@ def chained_cb3_1(d: int = 10, ball: float | None = None) -> Problem:
     first, second = _cb3_bounds(d, R)
     # Each link follows one of the three pieces: its square is at most the sum of the three.
     bound = np.linalg.norm(first) + np.linalg.norm(second)
-    return _problem("chained_cb3_1", _cb3_1, _cb3_1_grad, x0, one, bound, 2.0 * (d - 1), R, convex=True)
+    return deterministic("chained_cb3_1", _cb3_1, _cb3_1_grad, x0, one, bound, 2.0 * (d - 1), R, convex=True)
 
 
 def chained_cb3_2(d: int = 10, ball: float | None = None) -> Problem:
@@ -111,7 +108,7 @@ def chained_cb3_2(d: int = 10, ball: float | None = None) -> Problem:
     R = radius(ball, x0, one)
     first, second = _cb3_bounds(d, R)
     bound = (first + second).max()
-    return _problem("chained_cb3_2", _cb3_2, _cb3_2_grad, x0, one, bound, 2.0 * (d - 1), R, convex=True)
+    return deterministic("chained_cb3_2", _cb3_2, _cb3_2_grad, x0, one, bound, 2.0 * (d - 1), R, convex=True)
 
 
 def active_faces(d: int = 10) -> Problem:
@@ -120,14 +117,14 @@ def active_faces(d: int = 10) -> Problem:
     Minimum 0 at 0, from (1, …, 1). Lipschitz everywhere, with constant √d near 0.
     """
     x0 = np.ones(whole_number("d", d))
-    return _problem("active_faces", _faces, _faces_grad, x0, np.zeros(d), np.sqrt(d))
+    return deterministic("active_faces", _faces, _faces_grad, x0, np.zeros(d), np.sqrt(d))
 
 
 def brown2(d: int = 10, ball: float | None = None) -> Problem:
     """Nonsmooth Brown function 2 [1, 7]: f(x) = Σ |x_i|^(x_{i+1}²+1) + |x_{i+1}|^(x_i²+1), nonconvex.
 
     Minimum 0 at 0, from (−1, 1, −1, …). The Lipschitz constant of the default ball is astronomical, and
-    inf beyond d ≈ 130: give a small `ball` if it is to be used.
+    inf beyond d ≈ 190: give a small `ball` if it is to be used.
     """
     x0 = np.where(np.arange(_chain(d)) % 2, 1.0, -1.0)
     R = radius(ball, x0, np.zeros(d))
@@ -135,7 +132,7 @@ def brown2(d: int = 10, ball: float | None = None) -> Problem:
         m = np.float64(1 + R)  # no coordinate is larger on the ball
         link = (m**2 + 1) * m ** (m**2) + 2 * m * max(1 / np.e, np.log(m) * m ** (m**2 + 1))
         bound = 2 * np.sqrt(d - 1) * link
-    return _problem("brown2", _brown, _brown_grad, x0, np.zeros(d), bound, ball=R)
+    return deterministic("brown2", _brown, _brown_grad, x0, np.zeros(d), bound, ball=R)
 
 
 def chained_mifflin2(d: int = 10, ball: float | None = None) -> Problem:
@@ -149,7 +146,7 @@ def chained_mifflin2(d: int = 10, ball: float | None = None) -> Problem:
     best, f_star = _mifflin2_minimum(d)
     R = radius(ball, x0, best)
     bound = np.sqrt(d - 1) + 15 * (np.linalg.norm(x0) + R)
-    return _problem("chained_mifflin2", _mifflin2, _mifflin2_grad, x0, best, bound, f_star, R, convex=True)
+    return deterministic("chained_mifflin2", _mifflin2, _mifflin2_grad, x0, best, bound, f_star, R, convex=True)
 
 
 def chained_crescent1(d: int = 10, ball: float | None = None) -> Problem:
@@ -164,32 +161,6 @@ def chained_crescent1(d: int = 10, ball: float | None = None) -> Problem:
 def chained_crescent2(d: int = 10, ball: float | None = None) -> Problem:
     """Chained crescent II [1, 10]: f(x) = Σ max(a_i, b_i) with the a_i and b_i of `chained_crescent1`, nonconvex."""
     return _crescent("chained_crescent2", d, ball, _crescent2, _crescent2_grad)
-
-
-Vectorised = Callable[..., Array]
-
-
-def _problem(
-    name: str,
-    fun: Vectorised,
-    grad: Vectorised,
-    x0: Any,
-    minimiser: Array,
-    lipschitz: Any,
-    f_star: float = 0.0,
-    ball: float = np.inf,
-    convex: bool = False,
-) -> Problem:
-    return Problem(
-        name=name,
-        oracle=Deterministic(fun, vectorized=True, grad=grad),
-        x0=x0,
-        f_star=float(f_star),
-        lipschitz=float(lipschitz),
-        ball=ball,
-        convex=convex,
-        minimiser=minimiser,
-    )
 
 
 def _chain(d: int) -> int:
@@ -240,7 +211,7 @@ def _maxq(X: Array) -> Array:
 
 def _maxq_grad(X: Array) -> Array:
     active = np.abs(X).argmax(axis=1)
-    return np.eye(X.shape[1])[active] * 2 * X
+    return one_hot(active, X.shape[1]) * 2 * X
 
 
 def _mxhilb(X: Array, H: Array) -> Array:
@@ -313,7 +284,7 @@ def _faces_grad(X: Array) -> Array:
     active = np.abs(X).argmax(axis=1)
     y = X[np.arange(len(X)), active]
     by_sum = np.abs(total) > np.abs(y)
-    pick = np.where(by_sum[:, None], 1.0, np.eye(X.shape[1])[active])
+    pick = np.where(by_sum[:, None], 1.0, one_hot(active, X.shape[1]))
     y = np.where(by_sum, total, y)
     return pick * (np.sign(y) / (1 + np.abs(y)))[:, None]
 
@@ -356,23 +327,31 @@ def _mifflin2_minimum(d: int) -> tuple[Array, float]:
         pull = 1 / (4 * pairs**2)
         return float((0.25 / pairs + w).sum()), 1 - pull - np.r_[pull[1:], 0.0]
 
-    weights = minimize(
-        negative_dual,
-        np.full(d - 1, 0.5),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0.25, 3.75)] * (d - 1),
-        options={"ftol": 0.0, "gtol": 1e-12, "maxiter": 100_000, "maxfun": 100_000},
-    ).x
-    x = np.r_[0.5 / (weights + np.r_[0.0, weights[:-1]]), 0.0]
-    return x, -negative_dual(weights)[0]
+    low, high = 0.25, 3.75
+    w = np.full(d - 1, 0.5)
+    for _ in range(100):  # projected Newton; a dozen steps are usual
+        value, slope = negative_dual(w)
+        free = ~(((w == low) & (slope > 0)) | ((w == high) & (slope < 0)))
+        curvature = 0.5 / (w + np.r_[0.0, w[:-1]]) ** 3
+        diagonal = np.where(free, curvature + np.r_[curvature[1:], 0.0], 1.0)
+        beside = np.where(free[:-1] & free[1:], curvature[1:], 0.0)
+        bands = np.stack([np.r_[0.0, beside], diagonal, np.r_[beside, 0.0]])
+        step = solve_banded((1, 1), bands, np.where(free, slope, 0.0))
+        length = 1.0
+        while length > 1e-10 and negative_dual(np.clip(w - length * step, low, high))[0] > value:
+            length /= 2
+        w = np.clip(w - length * step, low, high)
+        if np.abs(step[free]).max(initial=0.0) < 1e-14:
+            break
+    x = np.r_[0.5 / (w + np.r_[0.0, w[:-1]]), 0.0]
+    return x, -negative_dual(w)[0]
 
 
 def _crescent(name: str, d: int, ball: float | None, fun: Vectorised, grad: Vectorised) -> Problem:
     x0 = np.where(np.arange(_chain(d)) % 2, 2.0, -1.5)
     R = radius(ball, x0, np.zeros(d))
     bound = 4 * (np.linalg.norm(x0) + R) + 3 * np.sqrt(d - 1)
-    return _problem(name, fun, grad, x0, np.zeros(d), bound, ball=R)
+    return deterministic(name, fun, grad, x0, np.zeros(d), bound, ball=R)
 
 
 def _crescent_pieces(X: Array) -> tuple[Array, Array]:
@@ -381,14 +360,14 @@ def _crescent_pieces(X: Array) -> tuple[Array, Array]:
     return disc + b - 1, -disc + b + 1
 
 
-def _crescent_linked(X: Array, first_active: Array) -> Array:
+def _crescent_linked(X: Array, first_active: npt.NDArray[np.bool_]) -> Array:
     sign = np.where(first_active, 1.0, -1.0)
     return _linked(sign * 2 * X[:, :-1], sign * 2 * (X[:, 1:] - 1) + 1)
 
 
 def _crescent1(X: Array) -> Array:
     p, q = _crescent_pieces(X)
-    return np.maximum(p.sum(axis=1), q.sum(axis=1))
+    return np.asarray(np.maximum(p.sum(axis=1), q.sum(axis=1)))
 
 
 def _crescent1_grad(X: Array) -> Array:

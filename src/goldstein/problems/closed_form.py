@@ -22,7 +22,7 @@ from scipy.integrate import quad
 from scipy.special import betainc, gammaln, hyp2f1
 
 from goldstein.oracle import Deterministic
-from goldstein.problems.base import Problem, whole_number
+from goldstein.problems.base import Problem, one_hot, whole_number
 from goldstein.query import Array
 
 
@@ -242,7 +242,7 @@ def _cone(X: Array) -> Array:
 def _cone_grad(X: Array) -> Array:
     r = np.linalg.norm(X, axis=1, keepdims=True)
     # At 0 every vector of the unit ball is a subgradient; 0 is the one without a preferred direction.
-    return np.divide(X, r, out=np.zeros_like(X, dtype=np.float64), where=r > 0)
+    return np.asarray(np.divide(X, r, out=np.zeros_like(X, dtype=np.float64), where=r > 0))
 
 
 def _cone_distance(x: Array, delta: float) -> float:
@@ -301,7 +301,7 @@ def _integral(fun: Any, low: float, high: float) -> float:
 
 
 def _l1(X: Array, a: float, c: float) -> Array:
-    return a * np.abs(X / c - 1).sum(axis=1)
+    return np.asarray(a * np.abs(X / c - 1).sum(axis=1))
 
 
 def _l1_grad(X: Array, a: float, c: float) -> Array:
@@ -317,7 +317,7 @@ def _largest(X: Array) -> Array:
 
 
 def _largest_grad(X: Array) -> Array:
-    return np.eye(X.shape[1])[X.argmax(axis=1)]
+    return one_hot(X.argmax(axis=1), X.shape[1])
 
 
 def _largest_distance(x: Array, delta: float) -> float:

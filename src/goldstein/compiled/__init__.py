@@ -1,0 +1,268 @@
+"""Whole loops in machine code, for functions that numba has compiled (extra: compiled).
+
+`kernel` returns the compiled form of a run, or says in one sentence why there is none. The loop hands it chunks of
+iterations between two records of the history; what does not fill a whole batch goes the plain way.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from goldstein.counting import Tally
+from goldstein.methods.base import Context, Method
+from goldstein.methods.gfm import GFM
+from goldstein.methods.gfm_plus import GFMPlus, GFMPlusState
+from goldstein.methods.warm_start import WarmStart, WarmStartState
+from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
+from goldstein.oracle import Deterministic, FiniteSum, Oracle
+from goldstein.output import Average, Random, Tracker
+from goldstein.query import Array
+from goldstein.smoothing import Central
+from goldstein.steps import Schedule
+
+CHUNK_SECONDS = 0.3  # how long Ctrl-C and the first record may have to wait
+
+
+def is_jitted(fun: Any) -> bool:
+    """Whether numba has compiled `fun`, without importing numba."""
+    if "numba" not in sys.modules:
+        return False
+    from numba.core.dispatcher import Dispatcher
+
+    return isinstance(fun, Dispatcher)
+
+
+def obstacle(method: Method, oracle: Oracle, *, constrained: bool, scaled: bool, output: str) -> str | None:
+    """Return why a run cannot go in machine code, in one sentence; None when it can."""
+    if not isinstance(oracle, FiniteSum | Deterministic) or oracle.vectorized or not is_jitted(oracle.fun):
+        return "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
+    if constrained or scaled:
+        return "The compiled loops take neither bounds, projection nor x_scale."
+    if output == "best":
+        return "The compiled loops do not keep the best iterate; choose another output."
+    for part in (method.first, method.second) if isinstance(method, WarmStart) else (method,):
+        if type(part) not in KERNELS:
+            return f"{part.name} has no compiled loop."
+        assert isinstance(part, ZerothOrder)
+        if part.directions != "iid" or not isinstance(part._estimator, Central):
+            return "The compiled loops use independent directions and central differences only."
+        if not isinstance(part._rule, Schedule):
+            return f"{type(part._rule).__name__} looks at values, which the compiled loops do not."
+    return None
+
+
+def kernel(method: Method, oracle: Oracle) -> _Kernel | _WarmStartKernel:
+    """Return the compiled form of a method for an oracle that `obstacle` finds nothing against."""
+    if isinstance(method, WarmStart):
+        return _WarmStartKernel(method, kernel(method.first, oracle), kernel(method.second, oracle))
+    return KERNELS[type(method)](method, oracle)
+
+
+class _Kernel:
+    """Base: how many iterations fit, the steps they take, and the bookkeeping around the machine code."""
+
+    def __init__(self, method: Any, oracle: Oracle) -> None:
+        self.method, self.oracle = method, oracle
+        self.n = oracle.n or 0
+        self.pace = 1e-4  # seconds an evaluation, measured as the run goes on
+        self._loop: Callable[..., Any] | None = None
+
+    def advance(
+        self,
+        state: Any,
+        context: Context,
+        tracker: Tracker,
+        aux: np.random.Generator,
+        limit: int | None,
+        until: float,
+        most: int | None,
+    ) -> Tally:
+        """Do whole iterations; see `goldstein.loop.Kernel`."""
+        used = self._plan(state, limit, until, most)
+        if used.size == 0:
+            return Tally()
+        etas = self._steps(state, context, used)
+        started, tally = time.perf_counter(), Tally()
+        for first, last, pick in _parts(tracker, aux, used.size):
+            if last > first:
+                _merge(tally, self._run(state, context, tracker, etas[first:last]))
+            if pick:
+                assert isinstance(tracker, Random)
+                tracker.pick = state.x.copy()
+        state.nit += used.size
+        state.step = float(etas[-1])
+        context.nfev += int(used[-1])
+        tally.asked = int(used[-1])
+        self.pace = (time.perf_counter() - started) / tally.asked
+        return tally
+
+    def _costs(self, state: Any, k: int) -> Array:
+        raise NotImplementedError
+
+    def _call(self, state: Any, context: Context, mean: Array, count: int, etas: Array, tally: Array) -> None:
+        raise NotImplementedError
+
+    def _plan(self, state: Any, limit: int | None, until: float, most: int | None) -> Array:
+        """Return the evaluations used after each of the iterations of the chunk."""
+        cheapest = float(np.min(self._costs(state, 1 << 10)))
+        soft = min(until, CHUNK_SECONDS / self.pace)
+        k = max(1, int(np.ceil(soft / cheapest)))
+        used = np.cumsum(self._costs(state, k if most is None else min(k, most)))
+        used = used[: int(np.searchsorted(used, soft)) + 1]
+        return used if limit is None else used[: int(np.searchsorted(used, limit, side="right"))]
+
+    def _steps(self, state: Any, context: Context, used: Array) -> Array:
+        nit = state.nit + np.arange(used.size)
+        progress = None
+        for done, end in ((context.nfev + used, context.max_evals), (nit, context.max_iter)):
+            if end is not None:
+                share = np.minimum(done / end, 1.0)
+                progress = share if progress is None else np.maximum(progress, share)
+        return np.asarray(self.method._rule.at(nit, progress), float) + np.zeros(used.size)
+
+    def _run(self, state: SmoothedState, context: Context, tracker: Tracker, etas: Array) -> Array:
+        from goldstein.compiled import kernels as k
+
+        tally = np.zeros(k.TALLY)
+        tally[k.LOWEST], tally[k.VALUE], tally[k.NORM] = np.inf, np.nan, -1.0
+        state.x = state.x.copy()
+        mean, count = np.empty(0), 0
+        if isinstance(tracker, Average):
+            tracker.mean = state.x.copy() if tracker.mean is None else tracker.mean.copy()
+            mean, count = tracker.mean, tracker.count
+            tracker.count += etas.size
+        self._call(state, context, mean, count, etas, tally)
+        state.power += float(tally[k.POWER])
+        state.directions += float(tally[k.DIRECTIONS])
+        if not np.isnan(tally[k.VALUE]):
+            state.value, state.gradient_norm = float(tally[k.VALUE]), float(tally[k.NORM])
+        return tally
+
+    def _compiled(self, loop: Any, *inputs: Any) -> Any:
+        """Call a kernel by the signature that is kept on disk, compiling it first if need be."""
+        from numba import typeof, types
+
+        if self._loop is None:
+            args = typeof(self.oracle.args)
+            index = (types.int64,) if self.n else ()
+            signature = types.float64(types.float64[::1], *index, *args.types)
+            with _Announcement(f"compiling the loop of {self.method.name} for this function (once for each signature)"):
+                self.oracle.fun.compile(signature)  # type: ignore[attr-defined]
+                types_in = (types.FunctionType(signature), args, *(typeof(value) for value in inputs))
+                loop.compile(types_in)
+                self._loop = loop.get_overload(types_in)
+        return self._loop(self.oracle.fun, self.oracle.args, *inputs)
+
+
+class _GFM(_Kernel):
+    def _costs(self, state: SmoothedState, k: int) -> Array:
+        return np.full(k, 2 * self.method.batch_size)
+
+    def _call(self, state: SmoothedState, context: Context, mean: Array, count: int, etas: Array, tally: Array) -> None:
+        from goldstein.compiled.kernels import gfm
+
+        m = self.method
+        self._compiled(gfm, context.rng, self.n, state.x, mean, count, etas, m.batch_size, float(m.delta), tally)
+
+
+class _GFMPlus(_Kernel):
+    @property
+    def large(self) -> int:
+        return int(self.method.large_batch_size or self.method.epoch_length * self.method.batch_size)
+
+    def _costs(self, state: GFMPlusState, k: int) -> Array:
+        restart = (state.age + np.arange(k)) % self.method.epoch_length == 0
+        return np.where(restart, 2 * self.large, 4 * self.method.batch_size)
+
+    def _call(self, state: GFMPlusState, context: Context, mean: Array, count: int, etas: Array, tally: Array) -> None:
+        from goldstein.compiled import kernels as k
+
+        m = self.method
+        state.v = np.zeros_like(state.x) if state.v is None else state.v.copy()
+        state.x_prev = state.x.copy() if state.x_prev is None else state.x_prev.copy()
+        settings = (etas, m.batch_size, float(m.delta), tally, self.large, m.epoch_length, state.age)
+        state.age = int(
+            self._compiled(k.gfm_plus, context.rng, self.n, state.x, mean, count, *settings, state.v, state.x_prev)
+        )
+        state.change += float(tally[k.CHANGE])
+        state.level += float(tally[k.LEVEL])
+        state.corrections += int(tally[k.CORRECTIONS])
+
+
+class _WarmStartKernel:
+    """Runs the kernel of the current phase, up to the end of that phase."""
+
+    def __init__(self, method: WarmStart, first: Any, second: Any) -> None:
+        self.method, self.first, self.second = method, first, second
+
+    def advance(
+        self,
+        state: WarmStartState,
+        context: Context,
+        tracker: Tracker,
+        aux: np.random.Generator,
+        limit: int | None,
+        until: float,
+        most: int | None,
+    ) -> Tally:
+        """Do whole iterations; see `goldstein.loop.Kernel`."""
+        stage = self.method._stage(state, context)
+        nfev, phase = stage.nfev, state.phase
+        if phase == 1:
+            if stage.max_evals is not None:
+                until = min(until, stage.max_evals - stage.nfev)
+            if stage.max_iter is not None:
+                most = min(stage.max_iter - state.inner.nit, stage.max_iter if most is None else most)
+            tracker = state.average
+        kernel = self.first if phase == 1 else self.second
+        tally: Tally = kernel.advance(state.inner, stage, tracker, aux, limit, until, most)
+        context.nfev += stage.nfev - nfev
+        self.method._after(state, context)
+        return tally
+
+
+KERNELS: dict[type[Method], type[_Kernel]] = {GFM: _GFM, GFMPlus: _GFMPlus}
+
+
+def _parts(tracker: Tracker, aux: np.random.Generator, k: int) -> list[tuple[int, int, bool]]:
+    """Split a chunk of k iterations where a random output picks an iterate: (first, last, pick after it)."""
+    if not isinstance(tracker, Random):
+        return [(0, k, False)]
+    counts = tracker.count + 1 + np.arange(k)
+    hits = np.nonzero(aux.random(k) * counts < 1)[0]
+    tracker.count += k
+    if hits.size == 0:
+        return [(0, k, False)]
+    return [(0, int(hits[-1]), True), (int(hits[-1]), k, False)]
+
+
+def _merge(tally: Tally, seen: Array) -> None:
+    from goldstein.compiled import kernels as k
+
+    tally.fine += int(seen[k.FINE])
+    tally.total += float(seen[k.TOTAL])
+    tally.magnitude += float(seen[k.MAGNITUDE])
+    tally.lowest = min(tally.lowest, float(seen[k.LOWEST]))
+
+
+class _Announcement:
+    """Says on stderr what takes so long, if it does."""
+
+    def __init__(self, text: str) -> None:
+        self._timer = threading.Timer(0.5, lambda: print(f"goldstein: {text} …", file=sys.stderr, flush=True))
+
+    def __enter__(self) -> None:
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self._timer.cancel()
+
+
+__all__ = ["is_jitted", "kernel", "obstacle"]

@@ -1,0 +1,186 @@
+"""Finite sums of nonsmooth components, drawn at random, with known minima."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+from goldstein.oracle import FiniteSum
+from goldstein.problems import quadratics
+from goldstein.problems.base import Problem, radius, whole_number
+from goldstein.query import Array, Samples
+
+Seed = int | np.random.Generator
+
+
+def least_absolute_deviations(n: int = 1000, d: int = 20, noise: float = 0.5, rng: Seed = 0) -> Problem:
+    """Least absolute deviations, f(x) = (1/n) Σ |a_i·x − b_i|: convex, Lipschitz everywhere.
+
+    Rows a_i are standard Gaussian and b_i = Σ_j a_ij + noise · N(0, 1), from x0 = 0. The minimum of the finite
+    sum is the value of a linear program, solved exactly; with noise its minimiser is near (1, …, 1).
+
+    Parameters
+    ----------
+    n, d : int
+        Number of components and of variables.
+    noise : float
+        Standard deviation of the noise in b.
+    rng : int or numpy.random.Generator
+        The same seed gives the same problem.
+
+    References
+    ----------
+    P. Bloomfield, W. L. Steiger, Least Absolute Deviations, Birkhäuser, 1983.
+    """
+    n, d, rng = whole_number("n", n), whole_number("d", d), np.random.default_rng(rng)
+    if not 0 <= noise < np.inf:
+        raise ValueError(f"noise is a standard deviation, at least 0, got {noise!r}.")
+    A = rng.standard_normal((n, d))
+    b = A.sum(axis=1) + noise * rng.standard_normal(n)
+    best = _least_absolute(A, b)
+    return Problem(
+        name="least_absolute_deviations",
+        oracle=FiniteSum(_deviation, n, args=(A, b), vectorized=True, grad=_deviation_grad),
+        x0=np.zeros(d),
+        f_star=float(np.abs(A @ best - b).mean()),
+        lipschitz=_root_mean_square(np.linalg.norm(A, axis=1)),
+        convex=True,
+        minimiser=best,
+    )
+
+
+def robust_phase_retrieval(n: int = 200, d: int = 10, ball: float | None = None, rng: Seed = 0) -> Problem:
+    """Robust phase retrieval, f(x) = (1/n) Σ |(a_i·x)² − (a_i·x*)²|: nonconvex, weakly convex.
+
+    Gaussian rows a_i, x* = (1, …, 1)/√d, minimum 0 at ±x*, and x0 is uniform on the unit sphere. The Lipschitz
+    constant holds on the ball of radius `ball` around x0.
+
+    Parameters
+    ----------
+    n, d : int
+        Number of components and of variables; n of a few d makes ±x* the only minimisers.
+    ball : float, optional
+        By default the ball contains x* and every point within 1 of it.
+    rng : int or numpy.random.Generator
+        The same seed gives the same problem.
+
+    References
+    ----------
+    J. C. Duchi, F. Ruan, Solving (most) of a set of quadratic equalities: composite optimization for robust
+    phase retrieval, Information and Inference 8, 2019.
+    """
+    n, d, rng = whole_number("n", n), whole_number("d", d), np.random.default_rng(rng)
+    A = rng.standard_normal((n, d))
+    best = np.full(d, 1 / np.sqrt(d))
+    start = rng.standard_normal(d)
+    x0 = start / np.linalg.norm(start)
+    R = radius(ball, x0, best)
+    lengths = np.linalg.norm(A, axis=1)
+    return Problem(
+        name="robust_phase_retrieval",
+        oracle=FiniteSum(_phase, n, args=(A, (A @ best) ** 2), vectorized=True, grad=_phase_grad),
+        x0=x0,
+        f_star=0.0,
+        lipschitz=_root_mean_square(2 * lengths * (np.abs(A @ x0) + lengths * R)),
+        ball=R,
+        minimiser=best,
+    )
+
+
+def max_of_quadratics(n: int = 50, d: int = 10, pieces: int = 4, ball: float | None = None, rng: Seed = 0) -> Problem:
+    """Mean of maxima of random quadratics, f(x) = (1/n) Σ_i max_j [g_ij·z + ½ z·H_ij z], z = x − x*: nonconvex.
+
+    Slopes and Hessians are random and then shifted so that weights λ_ij > 0, Σ_j λ_ij = 1, give Σ_j λ_ij g_ij = 0
+    and Σ_j λ_ij H_ij = I. Every component is therefore at least ‖z‖²/2 although its pieces are indefinite:
+    minimum 0 at x* = (1, …, 1) only, from x0 = 0.
+
+    Parameters
+    ----------
+    n, d : int
+        Number of components and of variables.
+    pieces : int
+        Quadratics under each maximum.
+    ball : float, optional
+        Radius around x0 on which the Lipschitz constant holds; by default up to x* and 1 beyond.
+    rng : int or numpy.random.Generator
+        The same seed gives the same problem.
+
+    References
+    ----------
+    A. S. Lewis, M. L. Overton, Nonsmooth optimization via quasi-Newton methods, Mathematical Programming 141,
+    2013 (maxima of random quadratics with a known minimiser).
+    """
+    n, d, rng = whole_number("n", n), whole_number("d", d), np.random.default_rng(rng)
+    shape = (n, whole_number("pieces", pieces))
+    weights = rng.dirichlet(np.full(pieces, 2.0), size=n)
+    g = rng.standard_normal((*shape, d))
+    g -= np.einsum("nm,nmd->nd", weights, g)[:, None]
+    H = rng.standard_normal((*shape, d, d)) / np.sqrt(2 * d)
+    H = H + np.swapaxes(H, 2, 3)
+    H += (np.eye(d) - np.einsum("nm,nmde->nde", weights, H))[:, None]
+    x0, best = np.zeros(d), np.ones(d)
+    R = radius(ball, x0, best)
+    return Problem(
+        name="max_of_quadratics",
+        oracle=FiniteSum(
+            partial(_quadratics, centre=best),
+            n,
+            args=(H, g),
+            vectorized=True,
+            grad=partial(_quadratics_grad, centre=best),
+        ),
+        x0=x0,
+        f_star=0.0,
+        lipschitz=_root_mean_square(quadratics.lipschitz(H, g, x0 - best, R)),
+        ball=R,
+        minimiser=best,
+    )
+
+
+def _root_mean_square(constants: Array) -> float:
+    return float(np.sqrt(np.mean(constants**2)))
+
+
+def _least_absolute(A: Array, b: Array) -> Array:
+    """Minimise Σ u_i + v_i subject to A x + u − v = b and u, v ≥ 0: at a solution u_i + v_i = |a_i·x − b_i|."""
+    n, d = A.shape
+    identity = sparse.eye_array(n)
+    cost = np.r_[np.zeros(d), np.ones(2 * n)]
+    bounds = [(None, None)] * d + [(0, None)] * (2 * n)
+    equations = sparse.hstack([sparse.csr_array(A), identity, -identity], format="csr")
+    solution = linprog(cost, A_eq=equations, b_eq=b, bounds=bounds, method="highs")
+    if not solution.success or solution.x is None:
+        raise RuntimeError(f"The linear program of least_absolute_deviations failed: {solution.message}")
+    return np.asarray(solution.x)[:d]
+
+
+def _deviation(X: Array, i: Samples, A: Array, b: Array) -> Array:
+    return np.asarray(np.abs(_dot(X, A[i]) - b[i]))
+
+
+def _deviation_grad(X: Array, i: Samples, A: Array, b: Array) -> Array:
+    return np.asarray(np.sign(_dot(X, A[i]) - b[i])[:, None] * A[i])
+
+
+def _phase(X: Array, i: Samples, A: Array, squares: Array) -> Array:
+    return np.asarray(np.abs(_dot(X, A[i]) ** 2 - squares[i]))
+
+
+def _phase_grad(X: Array, i: Samples, A: Array, squares: Array) -> Array:
+    product = _dot(X, A[i])
+    return np.asarray((2 * np.sign(product**2 - squares[i]) * product)[:, None] * A[i])
+
+
+def _quadratics(X: Array, i: Samples, H: Array, g: Array, centre: Array) -> Array:
+    return quadratics.largest(X - centre, H[i], g[i], np.zeros(g.shape[1]))
+
+
+def _quadratics_grad(X: Array, i: Samples, H: Array, g: Array, centre: Array) -> Array:
+    return quadratics.largest_grad(X - centre, H[i], g[i], np.zeros(g.shape[1]))
+
+
+def _dot(X: Array, rows: Array) -> Array:
+    return np.asarray(np.einsum("kd,kd->k", X, rows))
