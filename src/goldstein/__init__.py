@@ -2,6 +2,7 @@
 
 from goldstein import projection, smoothing, steps, stop, theory
 from goldstein.checkpoint import Checkpoint
+from goldstein.many import ManyResults, minimize_many
 from goldstein.methods import GFM, GFMPlus, Method, WarmStart
 from goldstein.minimize import minimize, scipy_method
 from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Seeded, Unreplayable
@@ -17,6 +18,7 @@ __all__ = [
     "Expectation",
     "FiniteSum",
     "GFMPlus",
+    "ManyResults",
     "Method",
     "Oracle",
     "Query",
@@ -26,6 +28,7 @@ __all__ = [
     "Unreplayable",
     "WarmStart",
     "minimize",
+    "minimize_many",
     "projection",
     "scipy_method",
     "smoothing",

@@ -221,7 +221,7 @@ def _mxhilb(X: Array, H: Array) -> Array:
 def _mxhilb_grad(X: Array, H: Array) -> Array:
     rows = X @ H
     active = np.abs(rows).argmax(axis=1)
-    return np.sign(rows[np.arange(len(X)), active])[:, None] * H[active]
+    return np.asarray(np.sign(rows[np.arange(len(X)), active])[:, None] * H[active])
 
 
 def _lq(X: Array) -> Array:
@@ -286,7 +286,7 @@ def _faces_grad(X: Array) -> Array:
     by_sum = np.abs(total) > np.abs(y)
     pick = np.where(by_sum[:, None], 1.0, one_hot(active, X.shape[1]))
     y = np.where(by_sum, total, y)
-    return pick * (np.sign(y) / (1 + np.abs(y)))[:, None]
+    return np.asarray(pick * (np.sign(y) / (1 + np.abs(y)))[:, None])
 
 
 def _brown(X: Array) -> Array:

@@ -354,7 +354,7 @@ def _maxl(X: Array) -> Array:
 
 
 def _maxl_grad(X: Array) -> Array:
-    return one_hot(np.abs(X).argmax(axis=1), X.shape[1]) * np.sign(X)
+    return np.asarray(one_hot(np.abs(X).argmax(axis=1), X.shape[1]) * np.sign(X))
 
 
 def _goffin(X: Array) -> Array:
@@ -363,7 +363,7 @@ def _goffin(X: Array) -> Array:
 
 def _goffin_grad(X: Array) -> Array:
     d = X.shape[1]
-    return d * one_hot(X.argmax(axis=1), d) - 1
+    return np.asarray(d * one_hot(X.argmax(axis=1), d) - 1)
 
 
 def _l1hilb(X: Array, H: npt.NDArray[np.float64]) -> Array:

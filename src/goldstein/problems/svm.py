@@ -22,10 +22,10 @@ from goldstein.oracle import FiniteSum
 from goldstein.problems.base import Problem
 from goldstein.query import Array, Samples
 
-# Up to this many distinct samples a product per sample beats gathering every row's own features.
-FEW_SAMPLES = 8
-# Margins held at a time by the full loss, n × (points in the chunk).
-CHUNK = 4_000_000
+# From this many rows per distinct sample on, a product per sample beats gathering each row's own features.
+SHARED_ROWS = 64
+# Largest number of intermediate entries held at a time.
+CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,9 +179,8 @@ def _labels(b: npt.ArrayLike) -> Array:
 
 def _capped(X: Array, cap: float) -> Array:
     """Σ_j min(|x_j|, α) for each row."""
-    clipped = np.abs(X)
-    np.minimum(clipped, cap, out=clipped)
-    return np.asarray(clipped.sum(axis=1))
+    clipped = np.clip(X, -cap, cap)
+    return np.asarray(np.abs(clipped, out=clipped) @ np.ones(X.shape[1]))
 
 
 def _capped_grad(X: Array, cap: float) -> Array:
@@ -210,14 +209,19 @@ def _component_grads(
 
 def _margins(X: Array, i: Samples, data: Array, indices: Samples, indptr: Samples) -> Array:
     """a_{i_k}·X_k for each row k."""
-    first = i[: FEW_SAMPLES + 1]
-    if len(i) > 4 * FEW_SAMPLES and len(set(first.tolist())) <= FEW_SAMPLES:
+    # A look at the first rows spares the usual case, one sample per row or per pair, the cost of sorting.
+    if len(i) >= SHARED_ROWS and len(set(i[:SHARED_ROWS].tolist())) < SHARED_ROWS // 4:
         distinct = np.unique(i)
-        if len(distinct) <= FEW_SAMPLES:
+        if SHARED_ROWS * len(distinct) <= len(i):
             return _margins_by_sample(X, i, distinct, data, indices, indptr)
-    entries, row = _entries(i, indptr)
-    products = data[entries] * X[row, indices[entries]]
-    return np.asarray(np.bincount(row, weights=products, minlength=len(X)), dtype=np.float64)
+    out = np.empty(len(X))
+    chunk = max(1, CHUNK * (len(indptr) - 1) // max(1, len(data)))
+    for start in range(0, len(X), chunk):
+        rows = slice(start, start + chunk)
+        entries, row = _entries(i[rows], indptr)
+        products = data[entries] * X[rows][row, indices[entries]]
+        out[rows] = np.bincount(row, weights=products, minlength=len(i[rows]))
+    return out
 
 
 def _margins_by_sample(

@@ -1,0 +1,45 @@
+# Everything runs in a virtual environment of its own; nothing is installed twice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: help venv demo test lint bench docs clean
+
+help:
+	@echo "make demo   run the main job on data that comes inside scikit-learn; leaves a table and a figure in out/demo"
+	@echo "make test   run the tests"
+	@echo "make lint   style, format and strict types"
+	@echo "make bench  speed, as ratios measured in one run"
+	@echo "make docs   API reference in out/docs"
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,cli]" --group dev
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/goldstein demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)
+	$(BIN)/pdoc --docformat numpy --output-directory out/docs goldstein
+
+clean:
+	rm -rf $(VENV) out build dist
