@@ -3,7 +3,7 @@
 from goldstein import projection, smoothing, steps, stop, theory
 from goldstein.checkpoint import Checkpoint
 from goldstein.many import ManyResults, minimize_many
-from goldstein.methods import GFM, GFMPlus, Method, WarmStart
+from goldstein.methods import GFM, O2NC, ZOO2NC, GFMPlus, Method, WarmStart
 from goldstein.minimize import minimize, scipy_method
 from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Seeded, Unreplayable
 from goldstein.query import Query
@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "GFM",
+    "O2NC",
+    "ZOO2NC",
     "Checkpoint",
     "Deterministic",
     "Expectation",

@@ -80,8 +80,8 @@ class Session:
         rule = "last" if self.choose else output or method.output
         self.stop_at = max_iter
         if rule == "random" and max_iter is not None:  # draw the index first and stop there: same law, half the cost
-            rule, self.stop_at = "last", int(self.aux.integers(method.first_eligible(max_iter), max_iter))
-            self.notes.append(f"The answer is iterate {self.stop_at} of 0..{max_iter - 1}, drawn beforehand.")
+            rule, self.stop_at = "last", method.random_stop(self.aux, max_iter)
+            self.notes.append(f"The answer is the one after {self.stop_at} of {max_iter} iterations, drawn beforehand.")
         self.tracker: Tracker = TRACKERS[rule]()
         self.reserve = self._closing_size() * (method.choices if self.choose else 1)
         self.recorder = Recorder.over(max_evals)
@@ -127,10 +127,11 @@ class Session:
         finite = self.counters.see(values, query, diagnostic=False)
         if finite.size:
             self.recorder.see(float(finite.sum()), finite.size, float(finite.min()))
-        left, nit, counts = run.x, run.nit, self.method.eligible(run.state)
+        left, nit = run.x, run.nit
         run.tell(query, values)
-        if counts and run.nit > nit:
-            self.tracker.leave(left, run.state.value, self.aux)
+        offer = self.method.offer(run.state, left) if run.nit > nit else None
+        if offer is not None:
+            self.tracker.leave(offer, run.state.value, self.aux)
         return Status.FAILING if self.counters.failing else None
 
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:

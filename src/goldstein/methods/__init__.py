@@ -9,9 +9,10 @@ from typing import Any
 from goldstein.methods.base import Context, Method, MethodState, Run
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
+from goldstein.methods.o2nc import O2NC, ZOO2NC
 from goldstein.methods.warm_start import WarmStart
 
-METHODS: dict[str, type[Method]] = {"gfm": GFM, "gfm+": GFMPlus}
+METHODS: dict[str, type[Method]] = {"gfm": GFM, "gfm+": GFMPlus, "o2nc": O2NC, "zo-o2nc": ZOO2NC}
 
 
 def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
@@ -35,4 +36,16 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
     return kind(**given)
 
 
-__all__ = ["GFM", "METHODS", "Context", "GFMPlus", "Method", "MethodState", "Run", "WarmStart", "resolve"]
+__all__ = [
+    "GFM",
+    "METHODS",
+    "O2NC",
+    "ZOO2NC",
+    "Context",
+    "GFMPlus",
+    "Method",
+    "MethodState",
+    "Run",
+    "WarmStart",
+    "resolve",
+]

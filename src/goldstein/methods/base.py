@@ -140,13 +140,16 @@ class Method(ABC):
         """Return how far queries lie from the iterate (δ)."""
         return 0.0
 
-    def eligible(self, state: Any) -> bool:
-        """Whether the current iterate may be the answer (a warm start's first phase may not)."""
-        return True
+    def offer(self, state: Any, left: Array) -> Array | None:
+        """Return the point that the iteration just told offers as an answer; None when it offers none.
 
-    def first_eligible(self, max_iter: int) -> int:
-        """Return the first iteration of a run of `max_iter` whose iterate may be the answer."""
-        return 0
+        By default the iterate that was left. The output rules choose among the points offered.
+        """
+        return left
+
+    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
+        """Draw after how many of `max_iter` iterations `state.x` is the answer of the random output rule."""
+        return int(rng.integers(0, max_iter))
 
     def start(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from goldstein.methods.base import Context, Method, MethodState
 from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.oracle import Oracle
@@ -80,11 +82,14 @@ class WarmStart(Method):
     def margin(self) -> float:
         return max(self.first.margin(), self.second.margin())
 
-    def eligible(self, state: WarmStartState) -> bool:
-        return state.phase == 2
+    def offer(self, state: WarmStartState, left: Array) -> Array | None:
+        if state.phase == 1 or state.nit == state.nit_first:  # what was left belongs to the first phase
+            return None
+        return self.second.offer(state.inner, left)
 
-    def first_eligible(self, max_iter: int) -> int:
-        return min(self.iterations or max_iter // 2, max_iter - 1)
+    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
+        first = min(self.iterations or max_iter // 2, max_iter - 1)
+        return first + self.second.random_stop(rng, max_iter - first)
 
     def init(self, x: Array, context: Context) -> WarmStartState:
         if self.iterations is None and context.max_evals is None and context.max_iter is None:

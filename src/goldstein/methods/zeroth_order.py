@@ -21,7 +21,7 @@ class Batch:
 
     w: Array
     blocks: int
-    purpose: str = ""
+    purpose: Any = ""
 
 
 @dataclass

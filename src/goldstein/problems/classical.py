@@ -337,8 +337,8 @@ def _mifflin2_minimum(d: int) -> tuple[Array, float]:
         beside = np.where(free[:-1] & free[1:], curvature[1:], 0.0)
         bands = np.stack([np.r_[0.0, beside], diagonal, np.r_[beside, 0.0]])
         step = solve_banded((1, 1), bands, np.where(free, slope, 0.0))
-        length = 1.0
-        while length > 1e-10 and negative_dual(np.clip(w - length * step, low, high))[0] > value:
+        length, allowed = 1.0, value * (1 + 1e-14)
+        while length > 1e-10 and negative_dual(np.clip(w - length * step, low, high))[0] > allowed:
             length /= 2
         w = np.clip(w - length * step, low, high)
         if np.abs(step[free]).max(initial=0.0) < 1e-14:

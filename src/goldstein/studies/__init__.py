@@ -1,0 +1,1 @@
+"""Studies: experiments that one command runs from data to figure."""
