@@ -21,18 +21,12 @@ Clock = Any  # a number, or an array of them
 class StepRule(ABC):
     """Base of the step rules."""
 
-    step_size: float
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.step_size) and self.step_size > 0):
-            raise ValueError(f"step_size must be a positive number, got {self.step_size!r}.")
-
     def init(self) -> State | None:
         """Return a fresh memory; None when the rule needs none."""
         return None
 
     @abstractmethod
-    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
+    def size(self, memory: Any, nit: int, progress: float | None, value: float, squared: float) -> float:
         """Return the step of iteration `nit` (from 0).
 
         Parameters
@@ -42,21 +36,33 @@ class StepRule(ABC):
         nit : int
             Iterations done so far.
         progress : float or None
-            Share of the run's budget used so far, in [0, 1); None when the run has no limit.
+            Share of the run's budget used so far, in [0, 1]; None when the run has no limit.
         value : float
             Estimate of f near the current point from the batch just evaluated; NaN when there is none.
+        squared : float
+            Squared norm of the direction that the step will go along.
         """
+
+
+def _positive(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a positive number, got {value!r}.")
 
 
 @dataclass(frozen=True)
 class Schedule(StepRule):
     """A rule that is known beforehand: it depends on the clock alone, not on values."""
 
+    step_size: float
+
+    def __post_init__(self) -> None:
+        _positive("step_size", self.step_size)
+
     @abstractmethod
     def at(self, nit: Clock, progress: Clock | None) -> Clock:
         """Return the step at iteration `nit` and progress `progress`: numbers, or arrays of them."""
 
-    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
+    def size(self, memory: Any, nit: int, progress: float | None, value: float, squared: float) -> float:
         return float(self.at(nit, progress))
 
 
@@ -111,20 +117,20 @@ class HalveOnPlateau(StepRule):
     Improvement is judged by the mean of the values of each batch, which are there anyway.
     """
 
+    step_size: float
     patience: int = 10
     factor: float = 0.5
     minimum: float = 0.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        _positive("step_size", self.step_size)
         if self.patience < 1 or not 0 < self.factor < 1 or self.minimum < 0:
             raise ValueError("HalveOnPlateau needs patience ≥ 1, 0 < factor < 1 and minimum ≥ 0.")
 
     def init(self) -> Plateau:
         return Plateau(self.step_size)
 
-    def size(self, memory: State | None, nit: int, progress: float | None, value: float) -> float:
-        assert isinstance(memory, Plateau)
+    def size(self, memory: Plateau, nit: int, progress: float | None, value: float, squared: float) -> float:
         if value < memory.best:
             memory.best, memory.stale = value, 0
         else:
@@ -132,6 +138,50 @@ class HalveOnPlateau(StepRule):
         if memory.stale >= self.patience:
             memory.size, memory.stale = max(self.minimum, memory.size * self.factor), 0
         return memory.size
+
+
+@dataclass
+class Travel(State):
+    """What `Calibrated` remembers: a running mean of the squared norms, their sum and number."""
+
+    mean: float = 0.0
+    total: float = 0.0
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Calibrated(StepRule):
+    """A step from a distance and the measured size of the estimates: no Lipschitz constant is needed.
+
+    η_t = 2R (1 − t/T)^{3/2} / √(T·E), with R the distance to travel, T the number of iterations and E a running mean of
+    ‖v‖²: T steps of pure noise would end about R away. The mean forgets after T/20 iterations (50 at least), and is
+    never taken below a hundredth of the mean over the whole run, so that a flat stretch is not followed by a leap.
+
+    Parameters
+    ----------
+    radius : float
+        R.
+    iterations : int
+        T.
+    """
+
+    radius: float
+    iterations: int
+
+    def __post_init__(self) -> None:
+        _positive("radius", self.radius)
+        _positive("iterations", self.iterations)
+
+    def init(self) -> Travel:
+        return Travel()
+
+    def size(self, memory: Travel, nit: int, progress: float | None, value: float, squared: float) -> float:
+        memory.count += 1
+        memory.total += squared
+        memory.mean += (squared - memory.mean) / min(max(50.0, 0.05 * self.iterations), memory.count)
+        scale = max(memory.mean, 0.01 * memory.total / memory.count)
+        left = max(0.0, 1.0 - nit / self.iterations)
+        return 2 * self.radius * left**1.5 / float(np.sqrt(self.iterations * scale)) if scale > 0 else 0.0
 
 
 def as_rule(step_size: float | StepRule) -> StepRule:

@@ -160,6 +160,7 @@ class ZerothOrder(Method):
 
     def _step(self, state: SmoothedState, context: Context, v: Array) -> None:
         """Move along −v by the step rule, back into the allowed set, δ inside it."""
-        eta = self._rule.size(state.rule, state.nit, context.progress(state.nit), state.value)
+        squared = float(v @ v)
+        eta = self._rule.size(state.rule, state.nit, context.progress(state.nit), state.value, squared)
         state.x = context.projected(state.x - eta * v, self.margin())
-        state.step, state.gradient_norm = eta, float(np.sqrt(v @ v))
+        state.step, state.gradient_norm = eta, float(np.sqrt(squared))

@@ -14,12 +14,13 @@ optimization, NeurIPS 2022 (∇f_δ(x) ∈ ∂_δ f(x)).
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.integrate import quad
-from scipy.special import betainc, gammaln, hyp2f1
+from scipy.special import betainc, gammaln
 
 from goldstein.oracle import Deterministic
 from goldstein.problems.base import Problem, one_hot, whole_number
@@ -80,8 +81,8 @@ def cone(d: int = 10) -> Problem:
     """Euclidean norm, f(x) = ‖x‖: convex, 1-Lipschitz, one kink at the minimiser.
 
     With r = ‖x‖, dist(0, ∂_δ f(x)) is 0 if r ≤ δ and √(1 − δ²/r²) otherwise (1 if d = 1): the gradients on
-    the ball fill a cap of unit vectors of angle arcsin(δ/r). With a = min(r, δ) and b = max(r, δ),
-    ∇f_δ(x) = min(1, r/δ) ₂F₁(1/2, (1−d)/2; d/2 + 1; a²/b²) x/r.
+    the ball fill a cap of unit vectors of angle arcsin(δ/r). With V = r² + δ² + 2rδU, ∇f_δ(x) = E[1/√V] x, an
+    integral over one variable; it equals min(1/r, 1/δ) ₂F₁(1/2, (1−d)/2; d/2 + 1; min(r/δ, δ/r)²) x.
     """
     d = whole_number("d", d)
     return Problem(
@@ -101,7 +102,7 @@ def shell(d: int = 10) -> Problem:
     """Distance to the unit sphere, f(x) = |‖x‖ − 1|: nonconvex, 1-Lipschitz, local maximum at 0.
 
     With r = ‖x‖, dist(0, ∂_δ f(x)) is 0 if |r − 1| ≤ δ or r ≤ δ and √(1 − δ²/r²) otherwise (1 if d = 1). With
-    V = r² + δ² + 2rδU, ∇f_δ(x) = r E[sign(V − 1) / √V] x/r, an integral over one variable.
+    V = r² + δ² + 2rδU, ∇f_δ(x) = E[sign(V − 1) / √V] x, an integral over one variable.
     """
     d = whole_number("d", d)
     return Problem(
@@ -254,11 +255,33 @@ def _cone_distance(x: Array, delta: float) -> float:
 
 
 def _cone_smoothed(x: Array, delta: float) -> Array:
+    return _radial_smoothed(x, delta, hole=0.0)
+
+
+def _radial_smoothed(x: Array, delta: float, hole: float) -> Array:
+    """Return E[sign(‖y‖ − hole) y/‖y‖] with y = x + δu.
+
+    In polar coordinates around 0, the points at distance t from it that lie in the ball form a spherical
+    cap, whose mean direction is known; with V = t² it leaves E[sign(V − hole²) / √V] x.
+    """
     delta, r, d = _positive(delta), float(np.linalg.norm(x)), x.size
     if r == 0:
         return np.zeros(d)
-    z = (min(r, delta) / max(r, delta)) ** 2
-    return float(hyp2f1(0.5, (1 - d) / 2, d / 2 + 1, z)) * np.asarray(x) / max(r, delta)
+    log_kappa = gammaln(d / 2 + 1) - gammaln((d + 1) / 2) - np.log(np.pi) / 2
+
+    # U = cos θ turns the endpoint singularities of its density into the smooth weight sin^d θ.
+    def integrand(theta: float) -> float:
+        v = (r - delta) ** 2 + 4 * r * delta * np.cos(theta / 2) ** 2
+        return float(np.exp(log_kappa) * np.sin(theta) ** d / np.sqrt(v)) if v > 0 else 0.0
+
+    # V falls with θ and passes hole² here; the weight peaks at π/2, ever more sharply as d grows.
+    crossing = float(np.arccos(np.clip((hole**2 - r**2 - delta**2) / (2 * r * delta), -1, 1)))
+    cuts = sorted({0.0, crossing, np.pi / 2, np.pi})
+    mean = 0.0
+    for low, high in pairwise(cuts):
+        part = float(quad(integrand, low, high, epsabs=1e-12, epsrel=1e-11, limit=400)[0])
+        mean += part if high <= crossing else -part
+    return mean * np.asarray(x)
 
 
 def _shell(X: Array) -> Array:
@@ -275,29 +298,7 @@ def _shell_distance(x: Array, delta: float) -> float:
 
 
 def _shell_smoothed(x: Array, delta: float) -> Array:
-    delta, r, d = _positive(delta), float(np.linalg.norm(x)), x.size
-    if r + delta <= 1:
-        return -_cone_smoothed(x, delta)
-    if r == 0 or abs(r - delta) >= 1:
-        return _cone_smoothed(x, delta)
-    log_kappa = gammaln(d / 2 + 1) - gammaln((d + 1) / 2) - np.log(np.pi) / 2
-
-    # U = cos θ turns the endpoint singularities of its density into the smooth weight sin^d θ.
-    def integrand(theta: float) -> float:
-        v = (r - delta) ** 2 + 4 * r * delta * np.cos(theta / 2) ** 2
-        return float(np.exp(log_kappa) * np.sin(theta) ** d / np.sqrt(v)) if v > 0 else 0.0
-
-    # V = 1, where the ball of radius δ meets the unit sphere.
-    crossing = float(np.arccos(np.clip((1 - r**2 - delta**2) / (2 * r * delta), -1, 1)))
-    outside, inside = (
-        sum(_integral(integrand, low, high) for low, high in ((a, (a + b) / 2), ((a + b) / 2, b)))
-        for a, b in ((0.0, crossing), (crossing, np.pi))
-    )
-    return (outside - inside) * np.asarray(x)
-
-
-def _integral(fun: Any, low: float, high: float) -> float:
-    return float(quad(fun, low, high, epsabs=1e-12, epsrel=1e-11, limit=400)[0])
+    return _radial_smoothed(x, delta, hole=1.0)
 
 
 def _l1(X: Array, a: float, c: float) -> Array:

@@ -1,6 +1,6 @@
 """Maxima of quadratics, q_j(x) = ½ x·H_j x + g_j·x + c_j: the pieces of many nonsmooth test problems.
 
-H has shape (m, d, d), g (m, d) and c (m,); with a further leading axis each row of X has pieces of its own.
+H has shape (m, d, d), g (m, d) and c (m,); with a further leading axis of g each row of X has slopes of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def largest_grad(X: Array, H: Array, g: Array, c: Array) -> Array:
 
 
 def lipschitz(H: Array, g: Array, centre: Array, ball: float) -> Array:
-    """Return a Lipschitz constant of max_j q_j on a ball, max_j ‖H_j x + g_j‖ + ‖H_j‖ R; leading axes are kept."""
+    """Return a Lipschitz constant of max_j q_j on a ball, max_j ‖H_j x + g_j‖ + ‖H_j‖ R, for each set of slopes."""
     at_centre = np.linalg.norm(H @ centre + g, axis=-1)
     curvature = np.abs(np.linalg.eigvalsh(H)).max(axis=-1)
     return np.asarray((at_centre + curvature * ball).max(axis=-1))

@@ -91,18 +91,19 @@ def robust_phase_retrieval(n: int = 200, d: int = 10, ball: float | None = None,
 
 
 def max_of_quadratics(n: int = 50, d: int = 10, pieces: int = 4, ball: float | None = None, rng: Seed = 0) -> Problem:
-    """Mean of maxima of random quadratics, f(x) = (1/n) Σ_i max_j [g_ij·z + ½ z·H_ij z], z = x − x*: nonconvex.
+    """Mean of maxima of random quadratics, f(x) = (1/n) Σ_i max_j [g_ij·z + ½ z·H_j z], z = x − x*: nonconvex.
 
-    Slopes and Hessians are random and then shifted so that weights λ_ij > 0, Σ_j λ_ij = 1, give Σ_j λ_ij g_ij = 0
-    and Σ_j λ_ij H_ij = I. Every component is therefore at least ‖z‖²/2 although its pieces are indefinite:
-    minimum 0 at x* = (1, …, 1) only, from x0 = 0.
+    Slopes and Hessians are random and then shifted so that some weights λ_j > 0, Σ λ_j = 1, give Σ_j λ_j g_ij = 0 for
+    each i and Σ_j λ_j H_j = I. Every component is therefore at least ‖z‖²/2 although its pieces are indefinite:
+    minimum 0 at x* = (1, …, 1) only, from x0 = 0. The Hessians are common to all components, so that
+    averaging does not make f convex.
 
     Parameters
     ----------
     n, d : int
         Number of components and of variables.
     pieces : int
-        Quadratics under each maximum.
+        Quadratics under each maximum, at least 2.
     ball : float, optional
         Radius around x0 on which the Lipschitz constant holds; by default up to x* and 1 beyond.
     rng : int or numpy.random.Generator
@@ -114,13 +115,13 @@ def max_of_quadratics(n: int = 50, d: int = 10, pieces: int = 4, ball: float | N
     2013 (maxima of random quadratics with a known minimiser).
     """
     n, d, rng = whole_number("n", n), whole_number("d", d), np.random.default_rng(rng)
-    shape = (n, whole_number("pieces", pieces))
-    weights = rng.dirichlet(np.full(pieces, 2.0), size=n)
-    g = rng.standard_normal((*shape, d))
-    g -= np.einsum("nm,nmd->nd", weights, g)[:, None]
-    H = rng.standard_normal((*shape, d, d)) / np.sqrt(2 * d)
-    H = H + np.swapaxes(H, 2, 3)
-    H += (np.eye(d) - np.einsum("nm,nmde->nde", weights, H))[:, None]
+    pieces = whole_number("pieces", pieces, least=2)
+    weights = rng.dirichlet(np.full(pieces, 2.0))
+    g = rng.standard_normal((n, pieces, d))
+    g -= (weights @ g)[:, None]
+    H = rng.standard_normal((pieces, d, d))
+    H = (H + np.swapaxes(H, 1, 2)) / np.sqrt(2 * d)
+    H += np.eye(d) - np.tensordot(weights, H, axes=1)
     x0, best = np.zeros(d), np.ones(d)
     R = radius(ball, x0, best)
     return Problem(
@@ -175,11 +176,11 @@ def _phase_grad(X: Array, i: Samples, A: Array, squares: Array) -> Array:
 
 
 def _quadratics(X: Array, i: Samples, H: Array, g: Array, centre: Array) -> Array:
-    return quadratics.largest(X - centre, H[i], g[i], np.zeros(g.shape[1]))
+    return quadratics.largest(X - centre, H, g[i], np.zeros(g.shape[1]))
 
 
 def _quadratics_grad(X: Array, i: Samples, H: Array, g: Array, centre: Array) -> Array:
-    return quadratics.largest_grad(X - centre, H[i], g[i], np.zeros(g.shape[1]))
+    return quadratics.largest_grad(X - centre, H, g[i], np.zeros(g.shape[1]))
 
 
 def _dot(X: Array, rows: Array) -> Array:

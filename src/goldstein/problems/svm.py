@@ -247,7 +247,10 @@ def _entries(i: Samples, indptr: Samples) -> tuple[Samples, Samples]:
 
 @cache
 def _jitted_component() -> Callable[..., float]:
-    from numba import njit
+    try:
+        from numba import njit
+    except ImportError as error:
+        raise ImportError("The compiled component needs numba: pip install 'goldstein[compiled]'.") from error
 
     @njit(nogil=True)
     def component(x, i, data, indices, indptr, labels, lam, cap):  # type: ignore[no-untyped-def]

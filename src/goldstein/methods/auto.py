@@ -1,0 +1,253 @@
+"""Auto: GFM with everything chosen from the function itself.
+
+Three parts, all counted. Probing finds the length scale (`goldstein.methods.probe`). Short races from x0, all with the
+same random numbers, find how far to travel: radii a factor 3 apart, first upwards, then downwards, the better one
+kept. The run then starts again from x0 with that radius: calibrated steps that decay to zero, and a radius that grows
+when the net distance travelled, noise of the walk taken off, exceeds it. In the end the last iterate, the best racer
+and x0 are compared on common fresh samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein.methods.base import Context, Method
+from goldstein.methods.probe import Probe
+from goldstein.methods.zeroth_order import SmoothedState
+from goldstein.oracle import Oracle
+from goldstein.query import Array, Query
+from goldstein.smoothing import sphere
+from goldstein.state import State
+from goldstein.steps import Calibrated, Travel
+
+START = 0.25  # radius of the first race, in kink radii
+FACTOR = 3.0  # ratio of neighbouring radii
+RACES = 6  # races at most
+RACE = 0.02  # share of all pairs that one race takes
+JUDGE = 0.5  # samples that judge a race, for each of its pairs
+SHRINK = 0.7  # radius of the run, in radii of the winner: a long run needs less than a short one
+SMOOTH = 1e-4  # δ, in radii
+TRIES = 5  # a single value that fails is asked for again
+HUGE = 1e150  # a coefficient beyond this is treated as a failure
+
+
+@dataclass
+class Race(State):
+    """The races: which radius leads, and how it was judged."""
+
+    size: int
+    samples: Any
+    rng: Any
+    leader: float
+    trial: float
+    number: int = 0
+    tries: int = 0
+    up: bool = True
+    moved: bool = False
+    turned: bool = False
+    judged_best: Array | None = None
+    judged_leader: Array | None = None
+
+
+@dataclass
+class AutoState(SmoothedState):
+    """State of `Auto`.
+
+    Attributes
+    ----------
+    phase : str
+        "probe", "race", "judge" or "run".
+    origin, best : ndarray
+        x0, and the best racer.
+    radius, walk : float
+        R of the current segment, and the sum of its squared steps.
+    pairs, t : int
+        Length of the segment, and steps done in it.
+    """
+
+    phase: str = "probe"
+    origin: Array = None  # type: ignore[assignment]
+    best: Array = None  # type: ignore[assignment]
+    probe: Probe = None  # type: ignore[assignment]
+    race: Race | None = None
+    radius: float = 0.0
+    walk: float = 0.0
+    floor: float = 0.0
+    pairs: int = 0
+    t: int = 0
+
+    @property
+    def delta(self) -> float:
+        """The smoothing radius at this moment."""
+        return max(SMOOTH * self.radius, self.floor)
+
+
+@dataclass(frozen=True)
+class Auto(Method):
+    """The tuning-free method: give it a function, a start and a budget, nothing else.
+
+    Notes
+    -----
+    Scaling the values or the coordinates of the problem scales the run with it. The steps are planned for the budget,
+    so `max_evals` (or `max_iter`) must be the real one.
+    """
+
+    name: ClassVar[str] = "auto"
+    output: ClassVar[str] = "choice"
+    choices: ClassVar[int] = 3
+
+    @property
+    def uses_horizon(self) -> bool:
+        return True
+
+    def caution(self, oracle: Oracle) -> str | None:
+        return None  # δ is chosen by the noise that was measured
+
+    def init(self, x: Array, context: Context) -> AutoState:
+        budget = self._budget(context)
+        noisy = context.noisy and context.sample is None
+        state = AutoState(x, origin=x, best=x, probe=Probe.plan(x, budget, noisy))
+        if state.probe.over:
+            self._begin_races(state, context)
+        return state
+
+    def _budget(self, context: Context) -> int:
+        if context.max_evals is None and context.max_iter is None:
+            raise ValueError("auto plans its steps for the budget: give the run max_evals or max_iter.")
+        limits = (context.max_evals, None if context.max_iter is None else 2 * context.max_iter)
+        return min(limit for limit in limits if limit is not None)
+
+    def ask(self, state: AutoState, context: Context, limit: int | None) -> Query | None:
+        if state.phase == "probe":
+            query = state.probe.ask(state.origin, context)
+        elif state.phase == "judge":
+            assert state.race is not None
+            query = Query(np.tile(state.x, (state.race.size, 1)), state.race.samples)
+        elif state.t >= state.pairs or (limit is not None and limit < 2):
+            return None
+        else:
+            xi = None if context.sample is None else context.sample(context.rng, 1)
+            w = sphere(context.rng, 1, state.x.size)
+            points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
+            query = Query(points, None if xi is None else np.concatenate([xi, xi]), memory=w[0])
+        return query if limit is None or len(query) <= limit else None
+
+    def tell(self, state: AutoState, context: Context, query: Query, values: Array) -> None:
+        if state.phase == "probe":
+            state.probe.tell(values, state.x.size)
+            if state.probe.over:
+                self._begin_races(state, context)
+        elif state.phase == "judge":
+            self._judge(state, context, np.where(np.isfinite(values), values, np.nan))
+        else:
+            self._walk(state, context, query.memory, values)
+            if state.phase == "race" and state.t == state.pairs:
+                state.phase = "judge"
+
+    def _walk(self, state: AutoState, context: Context, w: Array, values: Array) -> None:
+        """Take one step of GFM with the calibrated rule; let the radius of the run grow with the distance travelled."""
+        d, t = state.x.size, state.t
+        state.t += 1
+        state.nit += 1
+        c = d / (2 * state.delta) * (values[0] - values[1])  # Definition 6
+        if not (np.isfinite(values).all() and abs(c) < HUGE):
+            return
+        state.power += c * c
+        state.directions += 1
+        state.value = float(values.mean())
+        eta = Calibrated(state.radius, state.pairs).size(state.rule, t, None, state.value, c * c)
+        state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
+        state.step, state.gradient_norm = eta, abs(c)
+        if state.phase == "run":
+            state.walk += (eta * c) ** 2
+            away = state.x - state.origin
+            net = float(away @ away) - state.walk
+            if net > state.radius**2:
+                state.radius = min(float(np.sqrt(net)), 2 * state.radius)
+
+    def _begin_races(self, state: AutoState, context: Context) -> None:
+        state.floor = state.probe.floor * state.x.size
+        state.radius = START * state.probe.radius
+        left = self._budget(context) - context.nfev
+        pairs = int(RACE * (left // 2))
+        if pairs < 5:
+            self._begin_run(state, context)
+            return
+        size = 1 if not context.noisy else max(1, int(JUDGE * pairs))
+        samples = None if context.sample is None else context.sample(context.rng, size)
+        state.race = Race(size, samples, context.rng.bit_generator.state, state.radius, state.radius)
+        state.pairs = pairs
+        state.phase = "judge"  # of x0 itself, which is the best so far
+
+    def _judge(self, state: AutoState, context: Context, values: Array) -> None:
+        """Compare a racer with the best and with the leading radius; then send the next one, or begin the run."""
+        race = state.race
+        assert race is not None
+        if not context.noisy and np.isnan(values[0]) and race.tries < TRIES - 1:
+            race.tries += 1  # it may work the next time
+            return
+        race.tries = 0
+        if race.judged_best is None:
+            race.judged_best = values
+            self._send(state, context, race.trial)
+            return
+        if _difference(values, race.judged_best)[0] < 0:
+            state.best, race.judged_best = state.x, values
+        race.number += 1
+        over = False
+        if race.judged_leader is None:
+            race.judged_leader = values
+        else:
+            mean, error = _difference(values, race.judged_leader)
+            if mean < (0.0 if race.up else -error):  # going down must be clearly better
+                race.judged_leader, race.leader, race.moved = values, race.trial, True
+            elif not race.moved and not race.turned:
+                race.up, race.turned = False, True
+            else:
+                over = True
+        if over or race.number == RACES:
+            state.radius = SHRINK * race.leader
+            self._begin_run(state, context)
+        else:
+            self._send(state, context, race.leader * FACTOR if race.up else race.leader / FACTOR)
+
+    def _send(self, state: AutoState, context: Context, radius: float) -> None:
+        """Start a racer from x0; all see the same directions and samples."""
+        assert state.race is not None
+        state.race.trial = state.radius = radius
+        context.rng.bit_generator.state = state.race.rng
+        self._segment(state, context, "race", state.pairs)
+
+    def _begin_run(self, state: AutoState, context: Context) -> None:
+        state.race = None
+        self._segment(state, context, "run", max((self._budget(context) - context.nfev) // 2, 0))
+
+    def _segment(self, state: AutoState, context: Context, phase: str, pairs: int) -> None:
+        while context.project is not None and not context.project.holds(state.delta) and context.project.holds(1e-12):
+            state.radius, state.floor = state.radius / 2, state.floor / 2
+        state.phase, state.pairs, state.t, state.walk, state.rule = phase, pairs, 0, 0.0, Travel()
+        state.x = context.projected(state.origin, state.delta)
+
+    def candidates(self, state: AutoState) -> dict[str, Array]:
+        return {"last iterate": state.x, "best of the races": state.best, "start point": state.origin}
+
+    def report(self, state: AutoState) -> list[str]:
+        if state.phase != "run":
+            return ["auto was still probing."]
+        return [
+            f"auto ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay to zero over a "
+            f"distance of {state.radius:.3g}."
+        ]
+
+
+def _difference(a: Array, b: Array) -> tuple[float, float]:
+    """Return the mean of a − b and its standard error over the samples where both are finite."""
+    difference = a - b
+    difference = difference[np.isfinite(difference)]
+    if difference.size == 0:
+        return (np.inf if np.isfinite(a).sum() <= np.isfinite(b).sum() else -np.inf), 0.0
+    error = float(difference.std() / np.sqrt(difference.size - 1)) if difference.size > 1 else 0.0
+    return float(difference.mean()), error

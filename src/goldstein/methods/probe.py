@@ -1,0 +1,110 @@
+"""Probing: how far from x0 the function stops looking linear, how steep it is, and how noisy.
+
+Along random directions w the values F(x0 ± rw; ξ) and F(x0; ξ) split into an odd part, |F₊ − F₋|, which is slope, and
+an even part, |F₊ + F₋ − 2F₀|, which is kinks and curvature. Bisection on log r finds the radius where the even part is
+half of the odd one: the length scale of the problem, whatever its units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from goldstein.methods.base import Context
+from goldstein.query import Array, Query
+from goldstein.smoothing import sphere
+from goldstein.state import State
+
+DECADES = 10  # the scale is sought within ten decades on either side of ‖x0‖ (of 1 if x0 = 0)
+ROUNDS = 7  # bisections: 20 decades / 2⁷ leave a factor 1.4
+ROUNDING = 1e-13  # values are trusted to this relative accuracy
+
+
+@dataclass
+class Probe(State):
+    """What probing has found so far.
+
+    Attributes
+    ----------
+    rounds, batch, repeats : int
+        Bisections to do, directions in each, and evaluations of x0 itself that measure noise.
+    low, high : float
+        log r lies between them.
+    slope, level, noise : float
+        Root mean square of ‖g‖ at the last radius, largest |F| seen at x0, standard deviation of F at x0.
+    done : int
+        Queries answered.
+    """
+
+    rounds: int
+    batch: int
+    repeats: int
+    low: float
+    high: float
+    slope: float = 0.0
+    level: float = 0.0
+    noise: float = 0.0
+    done: int = 0
+
+    @classmethod
+    def plan(cls, x0: Array, budget: int, noisy: bool) -> Probe:
+        """Return a probe that spends a quarter of the budget at most; `noisy`: the same ξ cannot be asked twice."""
+        norm = float(np.linalg.norm(x0)) or 1.0
+        width = DECADES * np.log(10.0)
+        repeats = min(max(budget // 200, 3), 10) if noisy and budget >= 40 else 0
+        rounds = min(ROUNDS if budget >= 100 else 5, budget // 12)
+        return cls(rounds, min(max(budget // 1000, 1), 10), repeats, np.log(norm) - width, np.log(norm) + width)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to ask."""
+        return self.done >= self.rounds + (self.repeats > 0)
+
+    @property
+    def radius(self) -> float:
+        """The length scale found."""
+        return float(np.exp((self.low + self.high) / 2))
+
+    @property
+    def floor(self) -> float:
+        """The δ below which noise and rounding drown the slope."""
+        noise = max(self.noise, ROUNDING * self.level)
+        return 0.0 if self.slope == 0 else noise / (np.sqrt(2.0) * self.slope)
+
+    def ask(self, x0: Array, context: Context) -> Query:
+        """Return the next query; every point of it is in the allowed set."""
+        if self.repeats and self.done == 0:
+            return Query(np.tile(x0, (self.repeats, 1)))
+        k, d = self.batch, x0.size
+        xi = None if context.sample is None else context.sample(context.rng, k)
+        w = self.radius * sphere(context.rng, k, d)
+        points = np.concatenate([x0 + w, x0 - w, np.tile(x0, (k, 1))])
+        if context.project is not None:
+            points = np.stack([context.project(point) for point in points])
+        return Query(points, None if xi is None else np.concatenate([xi] * 3))
+
+    def tell(self, values: Array, d: int) -> None:
+        """Take the answer."""
+        self.done += 1
+        if self.repeats and self.done == 1:
+            finite = values[np.isfinite(values)]
+            self.noise = float(finite.std(ddof=1)) if finite.size > 1 else 0.0
+            return
+        plus, minus, here = values.reshape(3, -1)
+        fine = np.isfinite(plus) & np.isfinite(minus) & np.isfinite(here)
+        radius = self.radius
+        if not fine.any():  # everything failed: too far
+            self.high = float(np.log(radius))
+            return
+        odd = np.abs(plus - minus)[fine]
+        even = np.abs(plus + minus - 2 * here)[fine]
+        top = float(np.abs(here[fine]).max())
+        self.level = max(self.level, top)
+        seen = odd.mean() > 4 * max(self.noise, ROUNDING * top)
+        if seen and even.sum() > 0.5 * odd.sum():
+            self.high = float(np.log(radius))
+        else:
+            self.low = float(np.log(radius))
+        if odd.any():
+            self.slope = float(np.sqrt((odd**2).mean()) / (2 * radius))
