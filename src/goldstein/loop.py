@@ -25,7 +25,8 @@ from goldstein.query import Array, Query
 from goldstein.result import REASONS, Result, Status, mean_and_error
 from goldstein.stop import Criterion
 
-CLOSING_SHARE = 50  # one part in so many of the budget estimates f at the answer
+CLOSING_SHARE = 100  # one part in so many of the budget estimates f at a candidate for the answer
+SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
 CLOSING_MOST = 10_000
 ROWS_AT_ONCE = 2**22  # numbers in one closing query, so that an exact finite sum does not fill the memory
 
@@ -79,14 +80,16 @@ class Session:
         self.choose = output is None and method.output == "choice"
         rule = "last" if self.choose else output or method.output
         self.stop_at = max_iter
-        if rule == "random" and max_iter is not None:  # draw the index first and stop there: same law, half the cost
-            rule, self.stop_at = "last", method.random_stop(self.aux, max_iter)
-            self.notes.append(f"The answer is the one after {self.stop_at} of {max_iter} iterations, drawn beforehand.")
+        drawn = method.random_stop(self.aux, max_iter) if rule == "random" and max_iter is not None else None
+        if drawn is not None:  # draw the index first and stop there: same law, half the cost
+            rule, self.stop_at = "last", drawn
+            self.notes.append(f"The answer is the one after {drawn} of {max_iter} iterations, drawn beforehand.")
         self.tracker: Tracker = TRACKERS[rule]()
         self.reserve = self._closing_size() * (method.choices if self.choose else 1)
+        self.reserve += 0 if self.noisy or max_evals is None or max_evals < 100 else SECOND_TRIES
         self.recorder = Recorder.over(max_evals)
         left = None if max_evals is None else max(max_evals - spent - self.reserve, 0)
-        context = Context(rng, oracle.sample, projection, left, max_iter)
+        context = Context(rng, oracle.sample, projection, left, max_iter, self.noisy)
         self.fingerprint = self._fingerprint(x0)
         self._said: set[str] = set()
         self._before_ask: Any = None
@@ -110,6 +113,10 @@ class Session:
 
     def _iterate(self) -> Generator[Query, Array, Status | None]:
         run = self.run
+        reached = self.method.finished(run.state)
+        if reached is not None:
+            self.notes.insert(0, reached)
+            return Status.CRITERION
         if self.stop_at is not None and run.nit >= self.stop_at:
             return Status.MAX_ITER
         limit = self._left(self.reserve)
@@ -192,7 +199,7 @@ class Session:
         """Estimate f at the answer on fresh ξ; with several candidates on common ξ, take the best."""
         if self.recorder.columns["nfev"][-1] < self.counters.nfev:
             self._note()
-        candidates = self.method.candidates(self.run.state) if self.choose else {"": self._answer()}
+        candidates = self._candidates()
         left = self._left(0)
         size = self._closing_size() if left is None else min(self._closing_size(), left // len(candidates))
         best: tuple[float, float, Array] | None = None
@@ -214,15 +221,29 @@ class Session:
         result.success = result.success and bool(np.isfinite(best[0]))
         return result
 
+    def _candidates(self) -> dict[str, Array]:
+        """Return the points that may be the answer, each once."""
+        if not self.choose:
+            return {"": self._answer()}
+        different: dict[str, Array] = {}
+        for name, x in self.method.candidates(self.run.state).items():
+            if not any(np.array_equal(x, other) for other in different.values()):
+                different[name] = x
+        return different
+
     def _values(self, x: Array, xi: Any, size: int) -> Generator[Query, Array, Array]:
-        parts = [np.empty(0)]
-        rows = max(1, ROWS_AT_ONCE // x.size)
-        for start in range(0, size, rows):
-            k = min(rows, size - start)
+        """Evaluate a candidate; a deterministic f that fails is asked again a few times, as far as the budget goes."""
+        parts, rows = [np.empty(0)], max(1, ROWS_AT_ONCE // x.size)
+        for start in [*range(0, size, rows)] * (1 if self.noisy else 1 + SECOND_TRIES):
+            k, left = min(rows, size - start), self._left(0)
+            if left is not None and left < k:
+                break
             query = Query(np.broadcast_to(x, (k, x.size)), None if xi is None else xi[start : start + k])
             values = yield query
             self.counters.see(values, query, diagnostic=True)
             parts.append(values)
+            if not self.noisy and np.isfinite(values).all():
+                return values
         return np.concatenate(parts)
 
     def _closing_size(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from goldstein.counting import Tally
+from goldstein.methods.auto import HUGE, SMOOTH, Auto, AutoState
 from goldstein.methods.base import Context, Method
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus, GFMPlusState
@@ -49,6 +50,8 @@ def obstacle(method: Method, oracle: Oracle, *, constrained: bool, scaled: bool,
     for part in (method.first, method.second) if isinstance(method, WarmStart) else (method,):
         if type(part) not in KERNELS:
             return f"{part.name} has no compiled loop."
+        if isinstance(part, Auto):
+            continue
         assert isinstance(part, ZerothOrder)
         if part.directions != "iid" or not isinstance(part._estimator, Central):
             return "The compiled loops use independent directions and central differences only."
@@ -195,6 +198,34 @@ class _GFMPlus(_Kernel):
         state.corrections += int(tally[k.CORRECTIONS])
 
 
+class _Auto(_Kernel):
+    """Only the walks of `Auto` are compiled; probing and judging go the plain way."""
+
+    def _costs(self, state: AutoState, k: int) -> Array:
+        return np.full(k, 2)
+
+    def _plan(self, state: AutoState, limit: int | None, until: float, most: int | None) -> Array:
+        if state.phase not in ("race", "run"):
+            return np.empty(0)
+        left = state.pairs - state.t
+        return super()._plan(state, limit, until, left if most is None else min(left, most))
+
+    def _steps(self, state: AutoState, context: Context, used: Array) -> Array:
+        return np.zeros(used.size)
+
+    def _call(self, state: AutoState, context: Context, mean: Array, count: int, etas: Array, tally: Array) -> None:
+        from goldstein.compiled import kernels as k
+
+        rule, last = state.rule, state.t + etas.size
+        memory = np.array([state.radius, state.walk, rule.mean, rule.total, float(rule.count), 0.0])
+        length = (state.t, last, state.pairs, state.floor, SMOOTH, state.phase == "run", HUGE)
+        self._compiled(k.auto, context.rng, self.n, state.x, state.origin.copy(), memory, *length, tally)
+        state.radius, state.walk, rule.mean, rule.total = (float(value) for value in memory[:4])
+        rule.count, state.t = int(memory[k.COUNT]), last
+        etas[-1] = memory[k.STEP]
+        self.method._after_walk(state)
+
+
 class _WarmStartKernel:
     """Runs the kernel of the current phase, up to the end of that phase."""
 
@@ -227,7 +258,7 @@ class _WarmStartKernel:
         return tally
 
 
-KERNELS: dict[type[Method], type[_Kernel]] = {GFM: _GFM, GFMPlus: _GFMPlus}
+KERNELS: dict[type[Method], type[_Kernel]] = {GFM: _GFM, GFMPlus: _GFMPlus, Auto: _Auto}
 
 
 def _parts(tracker: Tracker, aux: np.random.Generator, k: int) -> list[tuple[int, int, bool]]:

@@ -137,15 +137,18 @@ class Auto(Method):
 
     def tell(self, state: AutoState, context: Context, query: Query, values: Array) -> None:
         if state.phase == "probe":
-            state.probe.tell(values, state.x.size)
+            state.probe.tell(values)
             if state.probe.over:
                 self._begin_races(state, context)
         elif state.phase == "judge":
             self._judge(state, context, np.where(np.isfinite(values), values, np.nan))
         else:
             self._walk(state, context, query.memory, values)
-            if state.phase == "race" and state.t == state.pairs:
-                state.phase = "judge"
+            self._after_walk(state)
+
+    def _after_walk(self, state: AutoState) -> None:
+        if state.phase == "race" and state.t == state.pairs:
+            state.phase = "judge"
 
     def _walk(self, state: AutoState, context: Context, w: Array, values: Array) -> None:
         """Take one step of GFM with the calibrated rule; let the radius of the run grow with the distance travelled."""

@@ -53,6 +53,7 @@ class Context:
     project: Projection | None = None
     max_evals: int | None = None
     max_iter: int | None = None
+    noisy: bool = False
     nfev: int = 0
 
     def progress(self, nit: int) -> float | None:
@@ -132,6 +133,10 @@ class Method(ABC):
         """Return sentences that say what the method chose on the user's behalf."""
         return []
 
+    def finished(self, state: Any) -> str | None:
+        """Return in one sentence that the run has reached what the settings ask for; None while it has not."""
+        return None
+
     def candidates(self, state: Any) -> dict[str, Array]:
         """Return the points among which a method with output "choice" lets the loop choose: name -> point."""
         return {"last iterate": state.x}
@@ -147,8 +152,11 @@ class Method(ABC):
         """
         return left
 
-    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
-        """Draw after how many of `max_iter` iterations `state.x` is the answer of the random output rule."""
+    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int | None:
+        """Draw after how many of `max_iter` iterations `state.x` is the answer of the random output rule.
+
+        None: that cannot be said beforehand, so the answer is drawn among the points offered as the run goes on.
+        """
         return int(rng.integers(0, max_iter))
 
     def start(
@@ -191,7 +199,9 @@ class Method(ABC):
         (100, 800)
         """
         x = as_point(x0)
-        context = Context(as_generator(rng), sample, as_projection(None, projection, x.size), max_evals, max_iter)
+        context = Context(
+            as_generator(rng), sample, as_projection(None, projection, x.size), max_evals, max_iter, sample is not None
+        )
         return Run(self, x, context)
 
 

@@ -84,7 +84,7 @@ class Probe(State):
             points = np.stack([context.project(point) for point in points])
         return Query(points, None if xi is None else np.concatenate([xi] * 3))
 
-    def tell(self, values: Array, d: int) -> None:
+    def tell(self, values: Array) -> None:
         """Take the answer."""
         self.done += 1
         if self.repeats and self.done == 1:

@@ -87,9 +87,10 @@ class WarmStart(Method):
             return None
         return self.second.offer(state.inner, left)
 
-    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
+    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int | None:
         first = min(self.iterations or max_iter // 2, max_iter - 1)
-        return first + self.second.random_stop(rng, max_iter - first)
+        later = self.second.random_stop(rng, max_iter - first)
+        return None if later is None else first + later
 
     def init(self, x: Array, context: Context) -> WarmStartState:
         if self.iterations is None and context.max_evals is None and context.max_iter is None:
