@@ -1,0 +1,63 @@
+"""Run all benchmarks; print tables, and write them to results/benchmarks.json and docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numba
+import numpy as np
+import scipy
+
+from benchmarks.estimates import dimension_rows, overhead_row, svm_rows
+from benchmarks.peers import peer_rows
+from benchmarks.resources import memory_rows, seed_row
+
+ROOT = Path(__file__).parent.parent
+SECTIONS = {
+    "Two-point estimates on an a9a-shaped SVM (n = 32,561, d = 124, one thread)": svm_rows,
+    "Time against dimension, a component that costs next to nothing": dimension_rows,
+    "The plain loop's own cost a query (batch 100, d = 1,000, a function that costs nothing)": lambda: [overhead_row()],
+    "Twenty seeds, compiled, on one core and on two": lambda: [seed_row()],
+    "Peak memory of a compiled run, in vectors of length d": memory_rows,
+    "Overhead an evaluation against peers (noisy nonsmooth finite sum, d = 1,000)": peer_rows,
+}
+
+
+def markdown(rows: list[dict[str, object]]) -> str:
+    """Return rows as a Markdown table."""
+    heads = list(rows[0])
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    lines += [
+        "| " + " | ".join(f"{row[head]:,}" if isinstance(row[head], int) else str(row[head]) for head in heads) + " |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run everything once."""
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}, numba {numba.__version__}"
+    results = {"command": "make bench", "versions": versions, "load": os.getloadavg(), "sections": {}}
+    page = [
+        "# Benchmarks",
+        "",
+        "Made by `make bench`; best of several in one run, so that ratios can be compared. "
+        f"{versions}; {os.cpu_count()} cores.",
+    ]
+    for title, section in SECTIONS.items():
+        rows = section()
+        results["sections"][title] = rows
+        page += ["", f"## {title}", "", markdown(rows)]
+        print(f"\n{title}\n{markdown(rows)}", flush=True)
+    (ROOT / "results").mkdir(exist_ok=True)
+    (ROOT / "results" / "benchmarks.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    (ROOT / "docs" / "benchmarks.md").write_text("\n".join(page) + "\n")
+
+
+main()
