@@ -1,6 +1,6 @@
 """Coverage of the confidence intervals of `smoothed_gradient_norm`, by repetition.
 
-Run `python benchmarks/coverage.py [repetitions]`; the default of 1,000 takes about two minutes on one core.
+Run `python benchmarks/coverage.py [repetitions]`; the default of 1,000 takes about two minutes of one core.
 
 The function is f = |e·x| at signed distance s from its kink, where ‖∇f_δ‖ is known exactly, with N = 300 draws:
 
@@ -9,12 +9,13 @@ The function is f = |e·x| at signed distance s from its kink, where ‖∇f_δ�
   gradients   ∇f(x + δu)
   orthogonal  two-point estimates along orthonormal frames
 
-s = 0, δ/2 and 2δ are the cells that must lie between 90 % and 99 %; at δ/8 and δ/32 the squared norm comes down to the
-order of its own noise. `high` and `low` are the shares of intervals that lie above and below the truth, `upper` the share
-of one-sided bounds below it (nominal: at most 5 %), `plain` the coverage of U ± 1.96 standard errors, for comparison.
+s = 0, δ/2 and 2δ are the cells that must lie between 90 % and 99 %; at δ/8 and δ/32 the squared norm comes down to
+the order of its own noise. `high` and `low` are the shares of intervals that lie above and below the truth, `upper`
+the share of one-sided bounds below it (nominal: at most 5 %), `plain` the coverage of U ± 1.96 standard errors, for
+comparison.
 
-Where all draws of a repetition are equal there is no sampling error and nothing to cover: two-point estimates at s = 0 are
-all exactly 0, and gradients out of the kink's reach are all e. Such cells show the largest error of U instead.
+Where all draws of a repetition are equal there is no sampling error and nothing to cover: two-point estimates at s = 0
+are all exactly 0, and gradients out of the kink's reach are all e. Such cells show the largest error of U instead.
 """
 
 from __future__ import annotations

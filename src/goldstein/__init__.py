@@ -3,7 +3,19 @@
 from goldstein import projection, smoothing, steps, stop, theory
 from goldstein.checkpoint import Checkpoint
 from goldstein.many import ManyResults, minimize_many
-from goldstein.methods import GFM, O2NC, ZOO2NC, GFMPlus, Method, WarmStart
+from goldstein.methods import (
+    GFM,
+    INGD,
+    O2NC,
+    PINGD,
+    PSINGD,
+    SINGD,
+    ZOO2NC,
+    CuttingPlane,
+    GFMPlus,
+    Method,
+    WarmStart,
+)
 from goldstein.minimize import minimize, scipy_method
 from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Seeded, Unreplayable
 from goldstein.query import Query
@@ -13,9 +25,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "GFM",
+    "INGD",
     "O2NC",
+    "PINGD",
+    "PSINGD",
+    "SINGD",
     "ZOO2NC",
     "Checkpoint",
+    "CuttingPlane",
     "Deterministic",
     "Expectation",
     "FiniteSum",

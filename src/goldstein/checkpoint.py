@@ -78,7 +78,7 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files if name != "json"}
                 head = json.loads(file["json"].tobytes().decode())
         except Exception as error:

@@ -57,4 +57,18 @@ def main() -> None:
             raise typer.BadParameter(str(error)) from None
         typer.echo(str(answer))
 
+    reproduce = typer.Typer(help="Run a study from data to figure.", no_args_is_help=True)
+    app.add_typer(reproduce, name="reproduce")
+
+    @reproduce.command()
+    def defaults(
+        out: Annotated[Path, typer.Option(help="Folder for the numbers.")] = Path("results"),
+        docs: Annotated[Path | None, typer.Option(help="Markdown file for the table.")] = None,
+        quick: Annotated[bool, typer.Option(help="Leave out the cases of more than 100,000 evaluations.")] = False,
+    ) -> None:
+        """What minimize(f, x0, max_evals=N) reaches with no settings at all."""
+        from goldstein.studies import defaults
+
+        defaults.run(out, quick=quick, docs=docs)
+
     app()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,7 +19,8 @@ from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
 
 Catch = tuple[type[BaseException], ...]
-Map = Callable[[Callable[..., Array], Iterable[Query]], Iterable[Array]]
+Answer = tuple[Array, float]  # values, and the rounding error of the type in which they came
+Map = Callable[[Callable[..., Answer], Iterable[Query]], Iterable[Answer]]
 
 _oracle: Oracle | None = None
 _catch: Catch = ()
@@ -30,9 +32,9 @@ def _set_oracle(oracle: Oracle, catch: Catch) -> None:
     _oracle, _catch = oracle, catch
 
 
-def _evaluate_here(query: Query) -> Array:
+def _evaluate_here(query: Query) -> Answer:
     assert _oracle is not None
-    return _oracle.evaluate(query, _catch)
+    return _oracle.evaluate(query, _catch), _oracle.roundoff
 
 
 @dataclass
@@ -42,8 +44,21 @@ class _Task:
     oracle: Oracle
     catch: Catch
 
-    def __call__(self, query: Query) -> Array:
-        return self.oracle.evaluate(query, self.catch)
+    def __call__(self, query: Query) -> Answer:
+        return self.oracle.evaluate(query, self.catch), self.oracle.roundoff
+
+
+def check_workers(workers: Any) -> None:
+    """Say what is wrong with a `workers` argument, before anything is evaluated."""
+    if isinstance(workers, int | np.integer) and not isinstance(workers, bool):
+        if workers < -1 or workers == 0:
+            raise ValueError(f"workers must be a positive number of processes, or -1 for all cores; got {workers}.")
+    elif (
+        workers is not None and not hasattr(workers, "submit") and (isinstance(workers, bool) or not callable(workers))
+    ):
+        raise TypeError(
+            f"workers must be a number, an executor with .submit, or a map-like callable; got {type(workers).__name__}."
+        )
 
 
 class Evaluator:
@@ -67,25 +82,18 @@ class Evaluator:
         self._pool: ProcessPoolExecutor | None = None
         self._map: Map | None = None
         self._parts = 1
+        check_workers(workers)
         if workers is None or (isinstance(workers, int | np.integer) and workers == 1):
             return
-        if isinstance(workers, int | np.integer) and not isinstance(workers, bool):
-            if workers < -1 or workers == 0:
-                raise ValueError(f"workers must be a positive number of processes, or -1 for all cores; got {workers}.")
-            self._parts = (os.cpu_count() or 1) if workers == -1 else int(workers)
+        self._parts = os.cpu_count() or 1
+        if isinstance(workers, int | np.integer):
+            self._parts = self._parts if workers == -1 else int(workers)
             self._pool = ProcessPoolExecutor(self._parts, initializer=_set_oracle, initargs=(oracle, catch))
             self._map = lambda _, parts: self._pool.map(_evaluate_here, parts)  # type: ignore[union-attr]
         elif hasattr(workers, "submit"):
-            self._parts = os.cpu_count() or 1
             self._map = lambda task, parts: [f.result() for f in [workers.submit(task, part) for part in parts]]
-        elif callable(workers):
-            self._parts = os.cpu_count() or 1
-            self._map = workers
         else:
-            raise TypeError(
-                f"workers must be a number, an executor with .submit, or a map-like callable; "
-                f"got {type(workers).__name__}."
-            )
+            self._map = workers
 
     def __call__(self, query: Query) -> Array:
         """Answer a query; row order is kept."""
@@ -98,7 +106,14 @@ class Evaluator:
             Query(points[a:b], None if query.samples is None else query.samples[a:b], query.order)
             for a, b in pairwise(edges)
         ]
-        return np.concatenate(list(self._map(_Task(self.oracle, self.catch), parts)))
+        try:
+            answers = list(self._map(_Task(self.oracle, self.catch), parts))
+        except BaseException as error:
+            with suppress(AttributeError):
+                error.evaluated = len(query)  # type: ignore[attr-defined]
+            raise
+        self.oracle.roundoff = max(roundoff for _, roundoff in answers)
+        return np.concatenate([values for values, _ in answers])
 
     def __enter__(self) -> Evaluator:
         return self

@@ -8,6 +8,7 @@ session to its end; many sessions can be played side by side and their queries m
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
@@ -22,10 +23,11 @@ from goldstein.oracle import Oracle
 from goldstein.output import TRACKERS, Tracker
 from goldstein.projection import Projection
 from goldstein.query import Array, Query
-from goldstein.result import REASONS, Result, Status, mean_and_error
+from goldstein.result import REASONS, Result, Status, choose, mean_and_error
+from goldstein.state import pack
 from goldstein.stop import Criterion
 
-CLOSING_SHARE = 100  # one part in so many of the budget estimates f at a candidate for the answer
+CLOSING_SHARE = 200  # one part in so many of the budget estimates f at a candidate for the answer
 SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
 CLOSING_MOST = 10_000
 ROWS_AT_ONCE = 2**22  # numbers in one closing query, so that an exact finite sum does not fill the memory
@@ -66,7 +68,7 @@ class Session:
         callback: Callable[[Result], Any] | None = None,
         monitor: Callable[[Array], float] | None = None,
         checkpoint: Checkpoint | None = None,
-        spent: int = 0,
+        spent: tuple[int, int] = (0, 0),
         notes: Sequence[str] = (),
         kernel: Kernel | None = None,
     ) -> None:
@@ -75,12 +77,15 @@ class Session:
         self.stop, self.callback, self.monitor, self.checkpoint = tuple(stop), callback, monitor, checkpoint
         self.x_scale, self.notes, self.kernel = x_scale, list(notes), kernel
         self.noisy = oracle.stochastic or not oracle.replayable
-        self.counters = Counters(nfev=spent)
-        self.aux = _apart(rng)
+        self.counters = Counters(nfev=spent[0], nfev_diagnostic=spent[0], nfail=spent[1])  # before the run began
+        saved = None if checkpoint is None else checkpoint.load()
+        self.aux = _apart(rng) if saved is None else _generator(saved["aux at the start"])
+        self._aux_at_start = self.aux.bit_generator.state
         self.choose = output is None and method.output == "choice"
         rule = "last" if self.choose else output or method.output
         self.stop_at = max_iter
-        drawn = method.random_stop(self.aux, max_iter) if rule == "random" and max_iter is not None else None
+        sure = rule == "random" and max_iter is not None and max_evals is None  # no budget can end the run before
+        drawn = method.random_stop(self.aux, max_iter) if sure and max_iter is not None else None
         if drawn is not None:  # draw the index first and stop there: same law, half the cost
             rule, self.stop_at = "last", drawn
             self.notes.append(f"The answer is the one after {drawn} of {max_iter} iterations, drawn beforehand.")
@@ -88,12 +93,13 @@ class Session:
         self.reserve = self._closing_size() * (method.choices if self.choose else 1)
         self.reserve += 0 if self.noisy or max_evals is None or max_evals < 100 else SECOND_TRIES
         self.recorder = Recorder.over(max_evals)
-        left = None if max_evals is None else max(max_evals - spent - self.reserve, 0)
+        left = None if max_evals is None else max(max_evals - spent[0] - self.reserve, 0)
         context = Context(rng, oracle.sample, projection, left, max_iter, self.noisy)
-        self.fingerprint = self._fingerprint(x0)
+        self.fingerprint = self._fingerprint(x0, output, projection)
         self._said: set[str] = set()
         self._before_ask: Any = None
-        saved = None if checkpoint is None else checkpoint.load()
+        self._consistent = True
+        self._saved_for_good = False
         self.run = Run(method, x0, context, None if saved is None else saved["state"])
         if saved is not None:
             self._restore(saved)
@@ -107,7 +113,7 @@ class Session:
             status = yield from self._iterate()
             if status is None and self.counters.nfev + self.counters.ngev >= self.recorder.due:
                 status = yield from self._record()
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and not self._saved_for_good:
             self.checkpoint.save(self._content())
         return (yield from self._close(status))
 
@@ -129,8 +135,13 @@ class Session:
         query = run.ask(limit)
         if query is None:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
+        if query.cut and self.checkpoint is not None:  # a longer run would not cut: it must find the state before
+            self.interrupt()
+            query = run.ask(limit)
+            assert query is not None
+            self._saved_for_good = True
         values = yield query
-        self._before_ask = None
+        self._before_ask, self._consistent = None, False
         finite = self.counters.see(values, query, diagnostic=False)
         if finite.size:
             self.recorder.see(float(finite.sum()), finite.size, float(finite.min()))
@@ -139,6 +150,7 @@ class Session:
         offer = self.method.offer(run.state, left) if run.nit > nit else None
         if offer is not None:
             self.tracker.leave(offer, run.state.value, self.aux)
+        self._consistent = True
         return Status.FAILING if self.counters.failing else None
 
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:
@@ -151,22 +163,22 @@ class Session:
         return tally.asked > 0
 
     def _record(self) -> Generator[Query, Array, Status | None]:
-        """Keep a record; then complain, save, call back and check the criteria."""
+        """Keep a record; then complain, check the criteria, call back and save."""
         fun, lowest = self._note()
         self._complain()
-        if self.checkpoint is not None and self.checkpoint.due:
-            self.checkpoint.save(self._content())
-        if self.callback is not None:
-            try:
-                self.callback(self.result(Status.RUNNING))
-            except StopIteration:
-                return Status.CALLBACK
         for criterion in self.stop:
             if criterion.screen(fun, lowest, self.noisy):
                 check = criterion.confirm(self._answer(), self.oracle.sample, self.noisy, self.aux)
                 if (yield from self._diagnose(check)):
                     self.notes.insert(0, criterion.message)
                     return Status.CRITERION
+        if self.callback is not None:
+            try:
+                self.callback(self.result(Status.RUNNING))
+            except StopIteration:
+                return Status.CALLBACK
+        if self.checkpoint is not None and self.checkpoint.due:
+            self.checkpoint.save(self._content())
         return None
 
     def _note(self) -> tuple[float, float]:
@@ -201,24 +213,23 @@ class Session:
             self._note()
         candidates = self._candidates()
         left = self._left(0)
-        size = self._closing_size() if left is None else min(self._closing_size(), left // len(candidates))
-        best: tuple[float, float, Array] | None = None
+        size = self._closing_size() if left is None else max(0, min(self._closing_size(), left // len(candidates)))
         exact = not self.noisy or size == self.oracle.n
         xi: Any = None
         if size and self.oracle.sample is not None:
             xi = np.arange(size) if size == self.oracle.n else self.oracle.sample(self.aux, size)
+        judged = {}
         for name, x in candidates.items():
-            values = yield from self._values(x, xi, size)
-            fun, error = mean_and_error(values, exact)
-            if best is None or fun < best[0] or np.isnan(best[0]):
-                best = fun, error, x
-                chosen = name
-        assert best is not None
+            judged[name] = yield from self._values(x, xi, size)
+        chosen = choose(judged)
         if self.choose:
-            self.notes.append(f"Of {', '.join(candidates)} the answer is the {chosen}, lowest on common fresh samples.")
+            self.notes.append(
+                f"The answer is the {chosen}, by {size} values on common fresh samples for each candidate."
+            )
         result = self.result(status)
-        result.x, result.fun, result.fun_stderr = self._outside(best[2]), best[0], best[1]
-        result.success = result.success and bool(np.isfinite(best[0]))
+        result.x = self._outside(candidates[chosen])
+        result.fun, result.fun_stderr = mean_and_error(judged[chosen], exact)
+        result.success = result.success and bool(np.isfinite(result.fun))
         return result
 
     def _candidates(self) -> dict[str, Array]:
@@ -251,7 +262,7 @@ class Session:
         if not self.noisy:
             return 1
         budget = self.counters.nfev if self.max_evals is None else self.max_evals
-        share, n = max(2, budget // CLOSING_SHARE), self.oracle.n
+        share, n = max(2, budget // CLOSING_SHARE, min(budget // 10, 50)), self.oracle.n
         return n if n is not None and n <= share else min(share, CLOSING_MOST)
 
     def _left(self, reserve: int) -> int | None:
@@ -275,11 +286,11 @@ class Session:
 
     def _precision(self) -> dict[str, str]:
         """Compare the rounding error of an estimate, about d·u·|F|/δ, with the estimates themselves."""
-        delta, power = self.method.margin(), getattr(self.run.state, "power", 0.0)
-        if not delta or not power:
+        delta, power = self.method.gauge(self.run.state)
+        if not power:
             return {}
         rounding = self.run.x.size * self.oracle.roundoff * self.counters.magnitude / delta
-        typical = float(np.sqrt(power / self.run.state.directions))  # type: ignore[attr-defined]
+        typical = float(np.sqrt(power))
         if rounding <= 0.1 * typical:
             return {}
         return {
@@ -315,17 +326,22 @@ class Session:
         )
 
     def interrupt(self) -> None:
-        """Save a run that was stopped in the middle of an evaluation, as it was before that query."""
-        if self.checkpoint is not None and self._before_ask is not None:
+        """Save the run as it is; one that waits for an evaluation, as it was before that query."""
+        if self.checkpoint is None or not self._consistent or self._saved_for_good:
+            return
+        if self._before_ask is not None:
             self.run.context.rng.bit_generator.state = self._before_ask
-            self.checkpoint.save(self._content())
+        self.checkpoint.save(self._content())
 
-    def _fingerprint(self, x0: Array) -> dict[str, Any]:
+    def _fingerprint(self, x0: Array, output: str | None, projection: Projection | None) -> dict[str, Any]:
         horizon = (self.max_evals, self.max_iter) if self.method.uses_horizon else ()
         return {
             "method": repr(self.method),
             "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
             "x0": x0.tolist(),
+            "x_scale": None if self.x_scale is None else self.x_scale.tolist(),
+            "output": output,
+            "bounds": _described(projection),
             "limits": list(horizon),
         }
 
@@ -336,6 +352,7 @@ class Session:
             "nfev": self.run.context.nfev,
             "rng": self.run.context.rng.bit_generator.state,
             "aux": self.aux.bit_generator.state,
+            "aux at the start": self._aux_at_start,
             "counters": self.counters,
             "tracker": self.tracker,
             "recorder": self.recorder,
@@ -365,9 +382,7 @@ def drive(session: Session, evaluate: Callable[[Query], Array]) -> Result:
                 values = evaluate(query)
             except BaseException as error:
                 session.counters.nfev += min(getattr(error, "evaluated", len(query)), len(query))
-                if isinstance(error, KeyboardInterrupt):
-                    session.interrupt()
-                elif isinstance(error, StopIteration):
+                if isinstance(error, StopIteration):
                     raise RuntimeError(
                         "The function raised StopIteration; only callbacks stop a run that way."
                     ) from error
@@ -377,6 +392,7 @@ def drive(session: Session, evaluate: Callable[[Query], Array]) -> Result:
         result: Result = done.value
         return result
     except KeyboardInterrupt:
+        session.interrupt()
         return session.result(Status.INTERRUPTED)
     except Exception as error:
         error.result = session.result(Status.RUNNING)  # type: ignore[attr-defined]
@@ -387,10 +403,22 @@ def drive(session: Session, evaluate: Callable[[Query], Array]) -> Result:
         raise
 
 
+def _described(projection: Projection | None) -> Any:
+    """Return a set in plain data, as far as it has any: its name and its numbers."""
+    if projection is None:
+        return None
+    numbers = {name: getattr(projection, name, None) for name in ("lower", "upper", "center", "radius", "total")}
+    plain = {name: np.asarray(value).tolist() for name, value in numbers.items() if value is not None}
+    return {"kind": type(projection).__name__, **plain}
+
+
 def _apart(rng: np.random.Generator) -> np.random.Generator:
     """Return a generator for what must not change the trajectory, fixed by the state of `rng` but not drawn from it."""
-    digest = hashlib.sha256(repr(rng.bit_generator.state).encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest))
+    arrays: dict[str, Any] = {}
+    digest = hashlib.sha256(json.dumps(pack(rng.bit_generator.state, arrays)).encode())
+    for name in sorted(arrays):
+        digest.update(arrays[name].tobytes())
+    return np.random.default_rng(int.from_bytes(digest.digest()))
 
 
 def _generator(state: dict[str, Any]) -> np.random.Generator:

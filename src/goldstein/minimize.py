@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.checkpoint import Checkpoint
-from goldstein.evaluate import Catch, Evaluator
+from goldstein.evaluate import Catch, Evaluator, check_workers
 from goldstein.loop import Kernel, Session, drive
 from goldstein.methods import Method, resolve
 from goldstein.methods.base import as_generator, as_point
@@ -20,7 +21,7 @@ from goldstein.oracle import Deterministic, Oracle, Unreplayable
 from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
 from goldstein.query import Array, Query
-from goldstein.result import Result
+from goldstein.result import Result, Status
 from goldstein.stop import Criterion
 
 
@@ -135,7 +136,11 @@ def minimize(
     criteria = _criteria(stop)
     file = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
 
-    oracle, spent = (fun, 0) if isinstance(fun, Oracle) else _recognise(fun, x, max_evals, caught, file, notes)
+    check_workers(workers)
+    start = x if allowed is None else allowed(x)
+    oracle, spent, failed = (
+        (fun, 0, 0) if isinstance(fun, Oracle) else _recognise(fun, start, max_evals, caught, file, notes)
+    )
     refusal = chosen.refusal(oracle)
     if refusal is not None:
         raise ValueError(refusal)
@@ -143,9 +148,9 @@ def minimize(
     if caution is not None:
         warnings.warn(caution, RuntimeWarning, stacklevel=2)
     if allowed is not None:
+        allowed = allowed if scale is None else allowed.scaled(scale)
         if not allowed.holds(chosen.margin()):
             notes.append(f"Queries may leave the allowed set by delta = {chosen.margin():.3g}.")
-        allowed = allowed if scale is None else allowed.scaled(scale)
 
     session = Session(
         chosen,
@@ -161,7 +166,7 @@ def minimize(
         callback=callback,
         monitor=monitor,
         checkpoint=file,
-        spent=spent,
+        spent=(spent, failed),
         notes=notes,
         kernel=_kernel(compiled, chosen, oracle, allowed is not None, scale is not None, output),
     )
@@ -187,41 +192,55 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     own |= {"checkpoint"}
 
     def solve(fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), **kwargs: Any) -> Result:
-        given = {key: kwargs.pop(key) for key in ("bounds", "callback") if kwargs.get(key) is not None}
-        for key in ("jac", "hess", "hessp", "constraints", "bounds", "callback"):
-            value = kwargs.pop(key, None)
-            if key == "constraints" and value:
-                raise ValueError("goldstein takes no constraints; use bounds, or projection in options.")
-        given |= {key: kwargs.pop(key) for key in own & kwargs.keys()}
+        given = {key: kwargs.pop(key) for key in own & kwargs.keys()}
         for theirs, ours in (("maxfev", "max_evals"), ("maxiter", "max_iter")):
             if theirs in kwargs:
                 given[ours] = kwargs.pop(theirs)
+        if kwargs.pop("constraints", None):
+            raise ValueError("goldstein takes no constraints; use bounds, or projection in options.")
+        given["bounds"], callback = kwargs.pop("bounds", None), kwargs.pop("callback", None)
+        given["callback"] = None if callback is None else _scipy_callback(callback)
+        for unused in ("jac", "hess", "hessp"):
+            kwargs.pop(unused, None)
         oracle = fun if not args else (lambda x: fun(x, *args))
         return minimize(oracle, x0, method, options=kwargs or None, **given)
 
     return solve
 
 
+def _scipy_callback(callback: Callable[..., Any]) -> Callable[[Result], Any]:
+    """Call a callback as scipy does: `callback(*, intermediate_result)`, or the older `callback(xk)`."""
+    if "intermediate_result" in inspect.signature(callback).parameters:
+        return lambda result: callback(intermediate_result=result)
+    return lambda result: callback(result.x)
+
+
 def _recognise(
     fun: Any, x: Array, max_evals: int | None, catch: Catch, file: Checkpoint | None, notes: list[str]
-) -> tuple[Oracle, int]:
+) -> tuple[Oracle, int, int]:
     """Ask a bare callable twice at x0: equal values make it `Deterministic`, different ones `Unreplayable`."""
     if not callable(fun):
         raise TypeError(f"fun must be a callable or an oracle, got {type(fun).__name__}.")
+    short = max_evals is not None and max_evals < 2
     saved = None if file is None else file.load()
     if saved is not None:  # asked before the checkpoint was written, and counted there
         noisy = saved["fingerprint"]["oracle"].startswith(Unreplayable.__name__)
-        return (Unreplayable(fun) if noisy else Deterministic(fun)), 0
-    if max_evals is not None and max_evals < 2:
-        return Deterministic(fun), 0
-    first, second = Deterministic(fun).evaluate(Query(np.stack([x, x])), catch)
-    if first == second or np.isnan(first) or np.isnan(second):
-        return Deterministic(fun), 2
+        return (Unreplayable(fun) if noisy else Deterministic(fun)), 0 if short else 2, 0
+    if short:
+        return Deterministic(fun), 0, 0
+    try:
+        values = Deterministic(fun).evaluate(Query(np.stack([x, x])), catch)
+    except Exception as error:
+        error.result = Result(x=x.copy(), nfev=getattr(error, "evaluated", 1), status=Status.RUNNING)  # type: ignore[attr-defined,call-arg]
+        raise
+    (first, second), failed = values, int(np.sum(~np.isfinite(values)))
+    if first == second or failed:
+        return Deterministic(fun), 2, failed
     notes.append(
         f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that cannot be "
         "replayed (Unreplayable); if it takes a seed, use Seeded."
     )
-    return Unreplayable(fun), 2
+    return Unreplayable(fun), 2, 0
 
 
 def _kernel(
@@ -243,14 +262,17 @@ def _kernel(
 def _scale(x_scale: npt.ArrayLike | None, d: int) -> Array | None:
     if x_scale is None:
         return None
-    scale = np.asarray(x_scale, float)
+    try:
+        scale = np.asarray(x_scale, float)
+    except (TypeError, ValueError):
+        scale = np.array(np.nan)
     if scale.shape not in ((), (d,)) or not (np.isfinite(scale) & (scale > 0)).all():
         raise ValueError(f"x_scale must be a positive number or {d} of them.")
     return np.broadcast_to(scale, (d,)).copy()
 
 
 def _exceptions(catch: Any) -> Catch:
-    kinds = (catch,) if isinstance(catch, type) else tuple(catch)
+    kinds = (catch,) if isinstance(catch, type) else tuple(catch) if isinstance(catch, Iterable) else (catch,)
     if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
         raise TypeError("catch must be exception types, such as catch=(ValueError, ArithmeticError).")
     return kinds
@@ -264,7 +286,7 @@ def _check_limit(name: str, value: Any) -> None:
 def _criteria(stop: Any) -> tuple[Criterion, ...]:
     if stop is None:
         return ()
-    criteria = (stop,) if isinstance(stop, Criterion) else tuple(stop)
+    criteria = tuple(stop) if isinstance(stop, Iterable) else (stop,)
     for criterion in criteria:
         if not isinstance(criterion, Criterion):
             raise TypeError(f"stop takes criteria from goldstein.stop, got {type(criterion).__name__}.")

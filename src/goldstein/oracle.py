@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,8 @@ class Oracle:
         if fun is None:
             raise TypeError(f"This {type(self).__name__} has no grad=, but gradients were asked for.")
         shape = (len(query),) if query.order == 0 else query.points.shape
+        if not query.points.flags.writeable:  # the function may work in place
+            query = replace(query, points=query.points.copy())
         if self.vectorized:
             xi = () if query.samples is None else (query.samples,)
             try:
@@ -87,7 +90,11 @@ class Oracle:
                 _mark(error, len(query), query.points[0])
                 raise
             self.roundoff = _roundoff(answer)
-            return _checked(answer, shape)
+            try:
+                return _checked(answer, shape)
+            except (TypeError, ValueError) as error:
+                _mark(error, len(query), query.points[0])
+                raise
         out = np.empty(shape)
         for row, (x, *xi_row) in enumerate(_rows(query)):
             try:
@@ -100,9 +107,13 @@ class Oracle:
                 raise
             if isinstance(value, float) and query.order == 0:
                 out[row] = value
-            else:
+                continue
+            try:
                 out[row] = _single(value, shape[1:])
-                self.roundoff = _roundoff(value)
+            except (TypeError, ValueError) as error:
+                _mark(error, row + 1, x)
+                raise
+            self.roundoff = _roundoff(value)
         return out
 
 

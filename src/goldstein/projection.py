@@ -6,7 +6,7 @@ x ± δw with ‖w‖ = 1 stays inside when the margin is δ. Any callable x -> 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,13 +54,28 @@ class Box:
         object.__setattr__(self, "upper", upper)
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
-        lower, upper = np.asarray(self.lower) + margin, np.asarray(self.upper) - margin
-        if (lower > upper).any():
-            lower, upper = np.minimum(lower, (lower + upper) / 2), np.maximum(upper, (lower + upper) / 2)
+        lower, upper = self._inside(margin)
+        narrow = lower > upper
+        if narrow.any():
+            middle = (np.where(narrow, lower, 0.0) + np.where(narrow, upper, 0.0)) / 2
+            lower, upper = np.where(narrow, middle, lower), np.where(narrow, middle, upper)
         return np.clip(x, lower, upper)
 
+    def _inside(self, margin: float) -> tuple[Array, Array]:
+        """Return the bounds moved inwards, by a little more than the margin so that rounding cannot leave the box."""
+        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        if margin == 0:
+            return lower, upper
+        slack = 8 * np.finfo(float).eps
+        with np.errstate(invalid="ignore"):  # an infinite bound stays infinite
+            return (
+                lower + (margin + slack * np.where(np.isfinite(lower), np.abs(lower) + margin, 0.0)),
+                upper - (margin + slack * np.where(np.isfinite(upper), np.abs(upper) + margin, 0.0)),
+            )
+
     def holds(self, margin: float) -> bool:
-        return bool((np.asarray(self.upper) - np.asarray(self.lower) >= 2 * margin).all())
+        lower, upper = self._inside(margin)
+        return bool((lower <= upper).all())
 
     def scaled(self, scale: Array) -> Box:
         return Box(np.asarray(self.lower) / scale, np.asarray(self.upper) / scale)
@@ -147,7 +162,13 @@ def as_projection(bounds: Any, projection: Any, d: int) -> Projection | None:
         raise ValueError("Give bounds or projection, not both: a Box is a projection too.")
     if bounds is not None:
         return _box(bounds, d)
-    if projection is None or isinstance(projection, Projection):
+    if projection is None:
+        return None
+    if isinstance(projection, Projection):
+        for name in ("lower", "center"):
+            size = np.size(getattr(projection, name, 0.0))
+            if size not in (1, d):
+                raise ValueError(f"The projection is for {size} coordinates, but x0 has {d}.")
         return projection
     if not callable(projection):
         raise TypeError(f"projection must be a callable x -> x, got {type(projection).__name__}.")
@@ -158,7 +179,7 @@ def _box(bounds: Any, d: int) -> Box:
     if isinstance(bounds, Bounds):
         box = Box(bounds.lb, bounds.ub)
     else:
-        pairs = list(bounds)
+        pairs = list(bounds) if isinstance(bounds, Iterable) else []
         if len(pairs) != d or any(np.size(pair) != 2 for pair in pairs):
             raise ValueError(f"bounds must be a scipy Bounds or {d} pairs (lower, upper), one for each coordinate.")
         box = Box(

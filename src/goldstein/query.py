@@ -27,6 +27,8 @@ class Query:
         Rows with the same ξ must see the same noise. None when there is no ξ to choose.
     order : int
         0: the value F(x; ξ), answered with shape (k,). 1: the gradient, answered with shape (k, d).
+    cut : bool
+        The batch is smaller than the method wanted, because the budget ends here.
     memory : object
         What the method needs to read the answer (its directions, say). Not for the evaluator.
     """
@@ -34,6 +36,7 @@ class Query:
     points: Array
     samples: Samples | None = None
     order: int = 0
+    cut: bool = False
     memory: Any = None
 
     def __len__(self) -> int:

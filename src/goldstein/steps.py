@@ -153,7 +153,7 @@ class Travel(State):
 class Calibrated(StepRule):
     """A step from a distance and the measured size of the estimates: no Lipschitz constant is needed.
 
-    η_t = 2R (1 − t/T)^{3/2} / √(T·E), with R the distance to travel, T the number of iterations and E a running mean of
+    η_t = 2R (1 − t/T) / √(T·E), with R the distance to travel, T the number of iterations and E a running mean of
     ‖v‖²: T steps of pure noise would end about R away. The mean forgets after T/20 iterations (50 at least), and is
     never taken below a hundredth of the mean over the whole run, so that a flat stretch is not followed by a leap.
 
@@ -181,7 +181,7 @@ class Calibrated(StepRule):
         memory.mean += (squared - memory.mean) / min(max(50.0, 0.05 * self.iterations), memory.count)
         scale = max(memory.mean, 0.01 * memory.total / memory.count)
         left = max(0.0, 1.0 - nit / self.iterations)
-        return 2 * self.radius * left**1.5 / float(np.sqrt(self.iterations * scale)) if scale > 0 else 0.0
+        return 2 * self.radius * left / float(np.sqrt(self.iterations * scale)) if scale > 0 else 0.0
 
 
 def as_rule(step_size: float | StepRule) -> StepRule:

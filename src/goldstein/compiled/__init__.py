@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from goldstein.counting import Tally
-from goldstein.methods.auto import HUGE, SMOOTH, Auto, AutoState
+from goldstein.methods.auto import GROW, HUGE, SMOOTH, Auto, AutoState
 from goldstein.methods.base import Context, Method
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus, GFMPlusState
+from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.warm_start import WarmStart, WarmStartState
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Deterministic, FiniteSum, Oracle
@@ -53,6 +54,8 @@ def obstacle(method: Method, oracle: Oracle, *, constrained: bool, scaled: bool,
         if isinstance(part, Auto):
             continue
         assert isinstance(part, ZerothOrder)
+        if isinstance(part, GFMPlus) and (part.restart != "clock" or part.momentum is not None):
+            return "The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM."
         if part.directions != "iid" or not isinstance(part._estimator, Central):
             return "The compiled loops use independent directions and central differences only."
         if not isinstance(part._rule, Schedule):
@@ -121,9 +124,9 @@ class _Kernel:
         return used if limit is None else used[: int(np.searchsorted(used, limit, side="right"))]
 
     def _steps(self, state: Any, context: Context, used: Array) -> Array:
-        nit = state.nit + np.arange(used.size)
+        nit, before = state.nit + np.arange(used.size), np.concatenate([[0], used[:-1]])
         progress = None
-        for done, end in ((context.nfev + used, context.max_evals), (nit, context.max_iter)):
+        for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
             if end is not None:
                 share = np.minimum(done / end, 1.0)
                 progress = share if progress is None else np.maximum(progress, share)
@@ -218,7 +221,7 @@ class _Auto(_Kernel):
 
         rule, last = state.rule, state.t + etas.size
         memory = np.array([state.radius, state.walk, rule.mean, rule.total, float(rule.count), 0.0])
-        length = (state.t, last, state.pairs, state.floor, SMOOTH, state.phase == "run", HUGE)
+        length = (state.t, last, state.pairs, state.floor, SMOOTH, GROW if state.phase == "run" else 0.0, HUGE)
         self._compiled(k.auto, context.rng, self.n, state.x, state.origin.copy(), memory, *length, tally)
         state.radius, state.walk, rule.mean, rule.total = (float(value) for value in memory[:4])
         rule.count, state.t = int(memory[k.COUNT]), last
@@ -258,7 +261,7 @@ class _WarmStartKernel:
         return tally
 
 
-KERNELS: dict[type[Method], type[_Kernel]] = {GFM: _GFM, GFMPlus: _GFMPlus, Auto: _Auto}
+KERNELS: dict[type[Method], type[_Kernel]] = {GFM: _GFM, OnePhase: _GFM, GFMPlus: _GFMPlus, Auto: _Auto}
 
 
 def _parts(tracker: Tracker, aux: np.random.Generator, k: int) -> list[tuple[int, int, bool]]:

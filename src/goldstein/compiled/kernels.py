@@ -212,15 +212,15 @@ def auto(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, 
         memory[SUM] += c * c
         memory[MEAN] += (c * c - memory[MEAN]) / min(remember, memory[COUNT])
         scale = max(memory[MEAN], 0.01 * memory[SUM] / memory[COUNT])
-        eta = 2 * memory[RADIUS] * max(0.0, 1.0 - t / pairs) ** 1.5 / np.sqrt(pairs * scale) if scale > 0 else 0.0
+        eta = 2 * memory[RADIUS] * max(0.0, 1.0 - t / pairs) / np.sqrt(pairs * scale) if scale > 0 else 0.0
         memory[STEP] = eta
         step = eta * c * inverse
         away = 0.0
         for j in range(d):
             x[j] -= step * w[j]  # Alg. 1, line 3
             away += (x[j] - origin[j]) ** 2
-        if grow:
+        if grow > 0:
             memory[WALK] += (eta * c) ** 2
             net = away - memory[WALK]
-            if net > memory[RADIUS] ** 2:
-                memory[RADIUS] = min(np.sqrt(net), 2 * memory[RADIUS])
+            if net > (grow * memory[RADIUS]) ** 2:
+                memory[RADIUS] = min(np.sqrt(net) / grow, 2 * memory[RADIUS])

@@ -6,42 +6,70 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
+from goldstein.methods.auto import Auto
 from goldstein.methods.base import Context, Method, MethodState, Run
+from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
+from goldstein.methods.ingd import INGD, PINGD
 from goldstein.methods.o2nc import O2NC, ZOO2NC
+from goldstein.methods.probed import BUILDERS, Probed
+from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart
 
-METHODS: dict[str, type[Method]] = {"gfm": GFM, "gfm+": GFMPlus, "o2nc": O2NC, "zo-o2nc": ZOO2NC}
+METHODS: dict[str, type[Method]] = {
+    "auto": Auto,
+    "gfm": GFM,
+    "gfm+": GFMPlus,
+    "ws-gfm": WarmStart,
+    "ws-gfm+": WarmStart,
+    "o2nc": O2NC,
+    "zo-o2nc": ZOO2NC,
+    "singd": SINGD,
+    "psingd": PSINGD,
+    "ingd": INGD,
+    "pingd": PINGD,
+    "cutting-plane": CuttingPlane,
+}
 
 
 def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
     """Return the method object that `minimize` was asked for."""
     if isinstance(method, Method):
-        if options:
+        if options is not None and options != {}:
             raise ValueError("options belong to a method given by name; a method object has its settings already.")
         return method
     if not isinstance(method, str):
         raise TypeError(f"method must be a name or a method object, got {type(method).__name__}.")
     if method not in METHODS:
         raise ValueError(f"Unknown method {method!r}; known are {', '.join(METHODS)}.")
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options must be a mapping from setting to value, got {type(options).__name__}.")
     kind, given = METHODS[method], dict(options or {})
     accepted = [f.name for f in fields(kind) if f.init]
     for name in given:
         if name not in accepted:
             raise ValueError(f"{method} has no option {name!r}; it takes {', '.join(accepted)}.")
     missing = [f.name for f in fields(kind) if f.init and f.default is MISSING and f.name not in given]
+    if missing and method in BUILDERS:
+        return Probed(method, given)
     if missing:
-        raise ValueError(f"{method} needs {', '.join(missing)}.")
+        raise ValueError(f"{method} needs {', '.join(missing)}; goldstein.theory.plan gives them by its theorem.")
     return kind(**given)
 
 
 __all__ = [
     "GFM",
+    "INGD",
     "METHODS",
     "O2NC",
+    "PINGD",
+    "PSINGD",
+    "SINGD",
     "ZOO2NC",
+    "Auto",
     "Context",
+    "CuttingPlane",
     "GFMPlus",
     "Method",
     "MethodState",

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein.methods.base import Context, Method
-from goldstein.methods.probe import Probe
+from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
 from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
@@ -23,12 +23,13 @@ from goldstein.smoothing import sphere
 from goldstein.state import State
 from goldstein.steps import Calibrated, Travel
 
-START = 0.25  # radius of the first race, in kink radii
-FACTOR = 3.0  # ratio of neighbouring radii
-RACES = 6  # races at most
-RACE = 0.02  # share of all pairs that one race takes
+START = 0.25  # radius of the first race, in kink radii: the middle of where the best radius was found to lie
+FACTOR = 3.0  # ratio of neighbouring radii: the loss is flat within a factor 2 of the best
+RACES = 5  # races at most: from a hundredth of the kink radius to twenty of it
+RACE, RACE_MOST, RACE_EACH = 0.015, 0.03, 15  # pairs of a race: 1.5 % of all, or 15 a coordinate, 3 % at most
 JUDGE = 0.5  # samples that judge a race, for each of its pairs
-SHRINK = 0.7  # radius of the run, in radii of the winner: a long run needs less than a short one
+SHRINK = 0.5  # radius of the run, in radii of the winner: a short race favours a larger one than a long run wants
+GROW = 0.7  # the radius is at least the net distance travelled, divided by this
 SMOOTH = 1e-4  # δ, in radii
 TRIES = 5  # a single value that fails is asked for again
 HUGE = 1e150  # a coefficient beyond this is treated as a failure
@@ -64,6 +65,8 @@ class AutoState(SmoothedState):
         x0, and the best racer.
     radius, walk : float
         R of the current segment, and the sum of its squared steps.
+    floor, most, leaves
+        Bounds on δ from noise and from the allowed set, and whether queries leave that set all the same.
     pairs, t : int
         Length of the segment, and steps done in it.
     """
@@ -76,13 +79,15 @@ class AutoState(SmoothedState):
     radius: float = 0.0
     walk: float = 0.0
     floor: float = 0.0
+    most: float = np.inf
+    leaves: bool = False
     pairs: int = 0
     t: int = 0
 
     @property
     def delta(self) -> float:
         """The smoothing radius at this moment."""
-        return max(SMOOTH * self.radius, self.floor)
+        return min(max(SMOOTH * self.radius, self.floor), self.most)
 
 
 @dataclass(frozen=True)
@@ -137,11 +142,11 @@ class Auto(Method):
 
     def tell(self, state: AutoState, context: Context, query: Query, values: Array) -> None:
         if state.phase == "probe":
-            state.probe.tell(values)
+            state.probe.tell(query, values)
             if state.probe.over:
-                self._begin_races(state, context)
+                self._begin_races(state, context.after(query))
         elif state.phase == "judge":
-            self._judge(state, context, np.where(np.isfinite(values), values, np.nan))
+            self._judge(state, context.after(query), np.where(np.isfinite(values), values, np.nan))
         else:
             self._walk(state, context, query.memory, values)
             self._after_walk(state)
@@ -155,8 +160,10 @@ class Auto(Method):
         d, t = state.x.size, state.t
         state.t += 1
         state.nit += 1
+        if not np.isfinite(values).all():
+            return
         c = d / (2 * state.delta) * (values[0] - values[1])  # Definition 6
-        if not (np.isfinite(values).all() and abs(c) < HUGE):
+        if not abs(c) < HUGE:
             return
         state.power += c * c
         state.directions += 1
@@ -168,14 +175,15 @@ class Auto(Method):
             state.walk += (eta * c) ** 2
             away = state.x - state.origin
             net = float(away @ away) - state.walk
-            if net > state.radius**2:
-                state.radius = min(float(np.sqrt(net)), 2 * state.radius)
+            if net > (GROW * state.radius) ** 2:
+                state.radius = min(float(np.sqrt(net)) / GROW, 2 * state.radius)
+                state.x = context.projected(state.x, state.delta)
 
     def _begin_races(self, state: AutoState, context: Context) -> None:
-        state.floor = state.probe.floor * state.x.size
+        state.floor = max(state.probe.floor * state.x.size, 10 * ROUNDING * float(np.linalg.norm(state.x)))
         state.radius = START * state.probe.radius
-        left = self._budget(context) - context.nfev
-        pairs = int(RACE * (left // 2))
+        left = (self._budget(context) - context.nfev) // 2
+        pairs = int(min(max(RACE * left, RACE_EACH * state.x.size), RACE_MOST * left))
         if pairs < 5:
             self._begin_run(state, context)
             return
@@ -229,10 +237,13 @@ class Auto(Method):
         self._segment(state, context, "run", max((self._budget(context) - context.nfev) // 2, 0))
 
     def _segment(self, state: AutoState, context: Context, phase: str, pairs: int) -> None:
-        while context.project is not None and not context.project.holds(state.delta) and context.project.holds(1e-12):
-            state.radius, state.floor = state.radius / 2, state.floor / 2
+        state.most = np.inf if context.project is None else state.probe.fitting(state.delta, context.project)
+        state.leaves = context.project is not None and not context.project.holds(state.most)
         state.phase, state.pairs, state.t, state.walk, state.rule = phase, pairs, 0, 0.0, Travel()
         state.x = context.projected(state.origin, state.delta)
+
+    def gauge(self, state: AutoState) -> tuple[float, float]:
+        return state.delta, state.power / max(state.directions, 1)
 
     def candidates(self, state: AutoState) -> dict[str, Array]:
         return {"last iterate": state.x, "best of the races": state.best, "start point": state.origin}
@@ -240,9 +251,11 @@ class Auto(Method):
     def report(self, state: AutoState) -> list[str]:
         if state.phase != "run":
             return ["auto was still probing."]
+        leaves = [f"Queries may leave the allowed set by delta = {state.delta:.3g}."] if state.leaves else []
         return [
+            *leaves,
             f"auto ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay to zero over a "
-            f"distance of {state.radius:.3g}."
+            f"distance of {state.radius:.3g}.",
         ]
 
 

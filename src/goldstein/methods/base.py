@@ -7,7 +7,7 @@ a run stopped in the middle of an evaluation can be asked again; `tell` takes th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,7 +46,11 @@ class MethodState(State):
 
 @dataclass
 class Context:
-    """What a method may use besides its settings and its state."""
+    """What a method may use besides its settings and its state.
+
+    `nfev` counts the evaluations that were told before, the query at hand not included; `earlier` those of an earlier
+    stage of the same run.
+    """
 
     rng: np.random.Generator
     sample: Sampler | None = None
@@ -55,6 +59,7 @@ class Context:
     max_iter: int | None = None
     noisy: bool = False
     nfev: int = 0
+    earlier: int = 0
 
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""
@@ -62,6 +67,10 @@ class Context:
             done / limit for done, limit in ((self.nfev, self.max_evals), (nit, self.max_iter)) if limit is not None
         ]
         return min(max(shares), 1.0) if shares else None
+
+    def after(self, query: Query) -> Context:
+        """Return the context once `query` is told."""
+        return replace(self, nfev=self.nfev + len(query))
 
     def projected(self, x: Array, margin: float) -> Array:
         """Return the point of the allowed set next to x, `margin` inside it."""
@@ -129,6 +138,10 @@ class Method(ABC):
         """Return what the run has shown to be wrong so far: short key -> sentence."""
         return {}
 
+    def gauge(self, state: Any) -> tuple[float, float]:
+        """Return δ and the mean of ‖g(x; w, ξ)‖² so far, by which rounding errors are judged; zeros without either."""
+        return 0.0, 0.0
+
     def report(self, state: Any) -> list[str]:
         """Return sentences that say what the method chose on the user's behalf."""
         return []
@@ -157,7 +170,7 @@ class Method(ABC):
 
         None: that cannot be said beforehand, so the answer is drawn among the points offered as the run goes on.
         """
-        return int(rng.integers(0, max_iter))
+        return int(rng.random() * max_iter)
 
     def start(
         self,
@@ -254,13 +267,15 @@ class Run:
         if answer.shape != shape:
             raise ValueError(f"This query is answered by an array of shape {shape}, got {answer.shape}.")
         self._pending = None
-        self.context.nfev += len(query)
         self.method.tell(self.state, self.context, query, answer)
+        self.context.nfev += len(query)
 
 
 def as_point(x0: npt.ArrayLike) -> Array:
     """Return x0 as a fresh finite vector, or say what is wrong with it."""
     try:
+        if np.iscomplexobj(x0):
+            raise TypeError
         x = np.array(x0, dtype=float)
     except (TypeError, ValueError):
         raise TypeError(f"x0 must be a vector of real numbers, got {x0!r:.80}.") from None

@@ -1,4 +1,4 @@
-"""GFM+, Algorithm 2 of the paper: GFM with the recursive variance-reduced estimator."""
+"""GFM+, Algorithm 2 of the paper: GFM with the recursive variance-reduced estimator; PAGE and STORM as switches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.query import Array, Query
 from goldstein.steps import StepRule
 
+RESTARTS = ("clock", "coin")
 CORRECTIONS_BEFORE_COMPLAINT = 100
 
 
@@ -26,7 +27,7 @@ class GFMPlusState(SmoothedState):
     x_prev : ndarray or None
         The true previous point x_{t−1}, at which v_{t−1} was taken.
     age : int
-        Steps since the last large batch, t mod m.
+        Steps since the last large batch, t mod m; 0 asks for one.
     change, level : float
         Sums over all corrections of ‖g(x_t; w_i, ξ_i) − g(x_{t−1}; w_i, ξ_i)‖² and of ‖g(x_t; w_i, ξ_i)‖².
     corrections : int
@@ -60,6 +61,11 @@ class GFMPlus(ZerothOrder):
         b, pairs in a correction.
     large_batch_size : int, optional
         b', pairs in a large batch; None: m · b.
+    restart : {"clock", "coin"}
+        When v is taken from a large batch again: every m steps, or (PAGE) at each step with probability 1/m.
+    momentum : float, optional
+        a in (0, 1] (STORM): v_t = g(x_t; S) + (1 − a)(v_{t−1} − g(x_{t−1}; S)), and only the first batch is large; m
+        then only sets the default of b'. With a = 1 the past is forgotten, as in GFM. None: as above.
     directions, estimator
         See `ZerothOrder`.
 
@@ -71,6 +77,9 @@ class GFMPlus(ZerothOrder):
     References
     ----------
     Chen, Xu, Luo (2023). Faster gradient-free algorithms for nonsmooth nonconvex stochastic optimization. ICML.
+
+    Li, Bao, Zhang, Richtárik (2021). PAGE: a simple and optimal probabilistic gradient estimator for nonconvex
+    optimization. ICML. Cutkosky, Orabona (2019). Momentum-based variance reduction in non-convex SGD. NeurIPS (STORM).
 
     Examples
     --------
@@ -86,6 +95,8 @@ class GFMPlus(ZerothOrder):
     epoch_length: int
     batch_size: int
     large_batch_size: int | None = None
+    restart: str = "clock"
+    momentum: float | None = None
     name: ClassVar[str] = "gfm+"
     needs_replay: ClassVar[bool] = True
 
@@ -96,13 +107,23 @@ class GFMPlus(ZerothOrder):
             batch_size=self.batch_size,
             large_batch_size=self.large_batch_size,
         )
+        if self.restart not in RESTARTS:
+            raise ValueError(f"restart must be one of {', '.join(RESTARTS)}; got {self.restart!r}.")
+        if self.momentum is not None:
+            if isinstance(self.momentum, bool) or not isinstance(self.momentum, int | float | np.number):
+                raise TypeError(f"momentum must be a number in (0, 1] or None, got {self.momentum!r}.")
+            if not 0 < self.momentum <= 1:
+                raise ValueError(f"momentum must be a number in (0, 1] or None, got {self.momentum!r}.")
+            if self.restart == "coin":
+                raise ValueError("With momentum only the first batch is large: there is no restart to toss for.")
         _ = self._rule
 
     def init(self, x: Array, context: Context) -> GFMPlusState:
         return GFMPlusState(x, rule=self._rule.init())
 
     def ask(self, state: GFMPlusState, context: Context, limit: int | None) -> Query | None:
-        if state.age == 0:  # Alg. 2, line 3
+        coin = self.restart == "coin"  # PAGE
+        if state.age == 0 or (coin and context.rng.random() * self.epoch_length < 1):  # Alg. 2, line 3
             large = self.large_batch_size or self.epoch_length * self.batch_size
             return self._query([state.x], large, context, limit, "large")  # Alg. 2, line 4
         assert state.x_prev is not None
@@ -115,15 +136,24 @@ class GFMPlus(ZerothOrder):
                 v = reading.estimate()  # Alg. 2, line 5
             else:
                 assert state.v is not None
-                v = state.v + reading.estimate(0) - reading.estimate(1)  # Alg. 2, line 8
+                if self.momentum is None:
+                    v = state.v + reading.estimate(0) - reading.estimate(1)  # Alg. 2, line 8
+                else:  # theory: STORM
+                    v = reading.estimate(0) + (1 - self.momentum) * (state.v - reading.estimate(1))
                 here, before = reading.coefficients
                 state.change += float(np.sum((here - before) ** 2))
                 state.level += float(here @ here)
                 state.corrections += here.size
             state.v, state.x_prev = v, state.x
-            state.age = (state.age + 1) % self.epoch_length
+            state.age = self._age(state.age, query.memory.purpose)
             self._step(state, context, v)  # Alg. 2, line 10
         state.nit += 1
+
+    def _age(self, age: int, purpose: str) -> int:
+        """Return the steps since the last large batch; only the clock brings them back to 0."""
+        if self.restart == "coin":
+            return 1 if purpose == "large" else age + 1
+        return age + 1 if self.momentum is not None else (age + 1) % self.epoch_length
 
     def complaints(self, state: GFMPlusState) -> dict[str, str]:
         if state.corrections < CORRECTIONS_BEFORE_COMPLAINT or 2 * state.change <= state.level:

@@ -61,9 +61,10 @@ def _begin(x: Array) -> O2NCState:
     return O2NCState(x, position=x, displacement=zero, points=zero, gradients=zero)
 
 
-def _travel(state: O2NCState, rng: np.random.Generator) -> Block:
-    """Draw the point z of the segment from x_{n−1} to x_n = x_{n−1} + Δ_n."""
-    return Block(state.position + rng.random() * state.displacement, state.position + state.displacement)
+def _travel(state: O2NCState, context: Context, margin: float) -> Block:
+    """Draw the point z of the segment from x_{n−1} to x_n = x_{n−1} + Δ_n, which stays in the allowed set."""
+    position = context.projected(state.position + state.displacement, margin)
+    return Block(state.position + context.rng.random() * (position - state.position), position)
 
 
 def _learn(state: O2NCState, block: Block, g: Array, *, length: int, radius: float, eta: float | None) -> None:
@@ -108,7 +109,7 @@ class _Blocks(Method):
 
     def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
         length: int = self.block_length  # type: ignore[attr-defined]
-        return length * (1 + int(rng.integers(0, max(1, max_iter // length))))
+        return length * (1 + int(rng.random() * max(1, max_iter // length)))
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class O2NC(_Blocks):
     def ask(self, state: O2NCState, context: Context, limit: int | None) -> Query | None:
         if limit is not None and limit < 1:
             return None
-        block = _travel(state, context.rng)
+        block = _travel(state, context, 0.0)
         xi = None if context.sample is None else context.sample(context.rng, 1)
         return Query(block.z[None], xi, order=1, memory=block)
 
@@ -228,7 +229,7 @@ class ZOO2NC(_Blocks, ZerothOrder):
         return _begin(x)
 
     def ask(self, state: O2NCState, context: Context, limit: int | None) -> Query | None:
-        block = _travel(state, context.rng)
+        block = _travel(state, context, self.margin())
         query = self._query([block.z], self.batch_size, context, limit)
         if query is not None:
             query.memory.purpose = block
@@ -240,5 +241,4 @@ class ZOO2NC(_Blocks, ZerothOrder):
             radius = self.displacement or (self.delta - self.margin()) / self.block_length
             block, g = query.memory.purpose, reading.estimate()
             _learn(state, block, g, length=self.block_length, radius=radius, eta=self.step_size)
-            state.position = context.projected(state.position, self.margin())
         state.nit += 1

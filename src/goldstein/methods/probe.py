@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goldstein.methods.base import Context
+from goldstein.projection import Projection
 from goldstein.query import Array, Query
 from goldstein.smoothing import sphere
 from goldstein.state import State
@@ -49,12 +50,12 @@ class Probe(State):
 
     @classmethod
     def plan(cls, x0: Array, budget: int, noisy: bool) -> Probe:
-        """Return a probe that spends a quarter of the budget at most; `noisy`: the same ξ cannot be asked twice."""
+        """Return a probe that spends a third of the budget at most; `noisy`: the same ξ cannot be asked twice."""
         norm = float(np.linalg.norm(x0)) or 1.0
         width = DECADES * np.log(10.0)
         repeats = min(max(budget // 200, 3), 10) if noisy and budget >= 40 else 0
-        rounds = min(ROUNDS if budget >= 100 else 5, budget // 12)
-        return cls(rounds, min(max(budget // 1000, 1), 10), repeats, np.log(norm) - width, np.log(norm) + width)
+        batch = min(max(budget // 1000, 1), 10)
+        return cls(min(ROUNDS, budget // (9 * batch)), batch, repeats, np.log(norm) - width, np.log(norm) + width)
 
     @property
     def over(self) -> bool:
@@ -72,6 +73,15 @@ class Probe(State):
         noise = max(self.noise, ROUNDING * self.level)
         return 0.0 if self.slope == 0 else noise / (np.sqrt(2.0) * self.slope)
 
+    def fitting(self, delta: float, project: Projection | None) -> float:
+        """Return δ, halved until the allowed set has room for it; as it is when the set cannot tell."""
+        fitted = delta
+        for _ in range(100):
+            if project is None or project.holds(fitted):
+                return fitted
+            fitted /= 2
+        return delta
+
     def ask(self, x0: Array, context: Context) -> Query:
         """Return the next query; every point of it is in the allowed set."""
         if self.repeats and self.done == 0:
@@ -84,7 +94,7 @@ class Probe(State):
             points = np.stack([context.project(point) for point in points])
         return Query(points, None if xi is None else np.concatenate([xi] * 3))
 
-    def tell(self, values: Array) -> None:
+    def tell(self, query: Query, values: Array) -> None:
         """Take the answer."""
         self.done += 1
         if self.repeats and self.done == 1:
@@ -93,8 +103,11 @@ class Probe(State):
             return
         plus, minus, here = values.reshape(3, -1)
         fine = np.isfinite(plus) & np.isfinite(minus) & np.isfinite(here)
-        radius = self.radius
-        if not fine.any():  # everything failed: too far
+        radius, reach = (
+            self.radius,
+            float(np.abs(query.points - query.points[-1]).max()) * np.sqrt(query.points.shape[1]),
+        )
+        if not fine.any() or reach < radius / 2:  # everything failed, or the allowed set is smaller: too far
             self.high = float(np.log(radius))
             return
         odd = np.abs(plus - minus)[fine]

@@ -81,6 +81,7 @@ class ProbedState(MethodState):
     probe: Probe = None  # type: ignore[assignment]
     scale: Scale | None = None
     spent: int = 0
+    leaves: bool = False
     inner: Any = None
 
 
@@ -149,9 +150,9 @@ class Probed(Method):
 
     def tell(self, state: ProbedState, context: Context, query: Query, values: Array) -> None:
         if state.inner is None:
-            state.probe.tell(values)
+            state.probe.tell(query, values)
             if state.probe.over:
-                self._build(state, context)
+                self._build(state, context.after(query))
         else:
             self.built(state).tell(state.inner, self._stage(state, context), query, values)
             self._after(state)
@@ -166,6 +167,11 @@ class Probed(Method):
         evals = max(self._budget(context) - state.spent, 2)
         state.scale = Scale(state.probe.radius / 2, state.x.size * state.probe.floor, evals)
         method = self.built(state)
+        shrink = state.probe.fitting(method.margin(), context.project) / method.margin()
+        if shrink < 1 and "delta" not in self.given:
+            state.scale = Scale(shrink * state.scale.radius, shrink * state.scale.floor, evals)
+            method = self.built(state)
+        state.leaves = context.project is not None and not context.project.holds(method.margin())
         state.inner = method.init(context.projected(state.x, method.margin()), self._stage(state, context))
         state.x = state.inner.x
 
@@ -188,10 +194,15 @@ class Probed(Method):
     def random_stop(self, rng: np.random.Generator, max_iter: int) -> int | None:
         return None  # not before the settings are known
 
+    def gauge(self, state: ProbedState) -> tuple[float, float]:
+        return (0.0, 0.0) if state.inner is None else self.built(state).gauge(state.inner)
+
     def complaints(self, state: ProbedState) -> dict[str, str]:
         return {} if state.inner is None else self.built(state).complaints(state.inner)
 
     def report(self, state: ProbedState) -> list[str]:
         if state.inner is None:
             return [f"{self.wanted} was still probing for its settings."]
-        return [f"{state.spent} evaluations of probing chose {self.built(state)!r}."]
+        method = self.built(state)
+        leaves = [f"Queries may leave the allowed set by delta = {method.margin():.3g}."] if state.leaves else []
+        return [*leaves, f"{state.spent} evaluations of probing chose {method!r}."]

@@ -79,6 +79,9 @@ class WarmStart(Method):
     def complaints(self, state: WarmStartState) -> dict[str, str]:
         return (self.first, self.second)[state.phase - 1].complaints(state.inner)
 
+    def gauge(self, state: WarmStartState) -> tuple[float, float]:
+        return (self.first, self.second)[state.phase - 1].gauge(state.inner)
+
     def margin(self) -> float:
         return max(self.first.margin(), self.second.margin())
 
@@ -109,6 +112,7 @@ class WarmStart(Method):
             max_evals=None if evals is None else max(1, evals - state.switched_at),
             max_iter=None if iters is None else max(1, iters - state.nit_first),
             nfev=context.nfev - state.switched_at,
+            earlier=context.earlier + state.switched_at,
         )
 
     def ask(self, state: WarmStartState, context: Context, limit: int | None) -> Query | None:
@@ -122,7 +126,7 @@ class WarmStart(Method):
         phase.tell(state.inner, self._stage(state, context), query, values)
         if state.phase == 1:
             state.average.leave(left, state.inner.value, context.rng)
-        self._after(state, context)
+        self._after(state, context.after(query))
 
     def _after(self, state: WarmStartState, context: Context) -> None:
         """Bring the outer state up to date, and go over to the second phase when the first is over."""

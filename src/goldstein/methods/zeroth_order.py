@@ -121,6 +121,9 @@ class ZerothOrder(Method):
             f"choose δ (here {self.margin():.3g}) large enough, or use Seeded if your simulator takes a seed."
         )
 
+    def gauge(self, state: SmoothedState) -> tuple[float, float]:
+        return self.margin(), state.power / max(state.directions, 1)
+
     def margin(self) -> float:
         return float(self.delta)  # type: ignore[attr-defined]
 
@@ -133,7 +136,7 @@ class ZerothOrder(Method):
         estimator, stochastic = self._estimator, context.sample is not None
         cost = estimator.evaluations * len(at)
         fits = estimator.batch(b if limit is None else min(b, limit // cost), stochastic)
-        if fits == 0 or (2 * fits < b and context.nfev > 0):
+        if fits == 0 or (2 * fits < b and context.nfev + context.earlier > 0):
             return None
         xi = estimator.draw(context.sample, context.rng, fits)
         w = DIRECTIONS[self.directions](context.rng, fits, at[0].size)
@@ -141,6 +144,7 @@ class ZerothOrder(Method):
         return Query(
             points[0] if len(points) == 1 else np.concatenate(points),
             xi if xi is None or len(at) == 1 else np.concatenate([xi] * len(at)),
+            cut=fits < b,
             memory=Batch(w, len(at), purpose),
         )
 

@@ -40,6 +40,7 @@ def run(out: Path, *, max_evals: int = 200_000, seeds: int = 10) -> None:
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        TaskID,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
@@ -63,6 +64,11 @@ def run(out: Path, *, max_evals: int = 200_000, seeds: int = 10) -> None:
         total = progress.add_task("total", total=len(METHODS) * seeds)
         for name, method in METHODS.items():
             task = progress.add_task(name, total=seeds)
+
+            def advance(*_: object, task: TaskID = task) -> None:
+                progress.advance(task)
+                progress.advance(total)
+
             runs[name] = minimize_many(
                 svm.compiled,
                 svm.x0,
@@ -70,7 +76,7 @@ def run(out: Path, *, max_evals: int = 200_000, seeds: int = 10) -> None:
                 seeds=seeds,
                 max_evals=max_evals,
                 monitor=svm.value,
-                done=lambda *_, task=task: (progress.advance(task), progress.advance(total)),
+                done=advance,
             )
     rows = [_row(name, svm, runs[name], max_evals) for name in METHODS]
     out.mkdir(parents=True, exist_ok=True)

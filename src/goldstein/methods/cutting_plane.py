@@ -1,0 +1,193 @@
+"""The cutting-plane method for the shortest element of Goldstein's subdifferential, in low dimension.
+
+Around x, a set Ω of directions holds all that could still be good for descent. Its centre of gravity is tried: either
+f descends along it, and x moves, or a gradient from that segment cuts off a good part of Ω. Since Ω would otherwise
+vanish, after few cuts a convex combination of the gradients found is shorter than ε: dist(0, ∂_δ f(x)) ≤ ε.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein.methods.base import Context
+from goldstein.methods.ingd import Certifying, CertifyingState
+from goldstein.query import Array, Query
+from goldstein.smoothing import ball
+
+MOST_VARIABLES = 20
+
+
+@dataclass
+class CuttingPlaneState(CertifyingState):
+    """State of the cutting-plane method; `m` is the shortest element of conv(Q).
+
+    Attributes
+    ----------
+    gradients : ndarray, shape (k + 1, d)
+        Q: the first gradient around x, and those of the k cuts.
+    levels : ndarray, shape (k,)
+        Ω = {w : ‖w‖ ≤ 1, ⟨gradients[j + 1], w⟩ ≥ levels[j] for all j}.
+    cloud : ndarray, shape (n, d)
+        A sample of Ω, uniform; its mean stands for the centre of gravity.
+    z : ndarray or None
+        The direction on trial.
+    """
+
+    gradients: Array = None  # type: ignore[assignment]
+    levels: Array = None  # type: ignore[assignment]
+    cloud: Array = None  # type: ignore[assignment]
+    z: Array | None = None
+
+
+@dataclass(frozen=True)
+class CuttingPlane(Certifying):
+    """Cutting planes in the space of directions (Davis et al. 2022), with the proof of the answer.
+
+    ::
+
+        1   u = ∇f(uniform point of B_δ(x));  Q = {u};  Ω = unit ball
+        2   repeat
+        3       if the shortest element of conv(Q) has norm ≤ ε: return x
+        4       v = centre of gravity of Ω
+        5       z uniform on B_r(v), r < ε/(32 d L);  ẑ = z/‖z‖
+        6       if f(x − δẑ) ≤ f(x) − δε/3: x = x − δẑ, go to 1
+        7       repeat y uniform on the segment [x, x − δẑ], u = ∇f(y), until ⟨u, ẑ⟩ ≤ ε/2
+        8       Ω = Ω ∩ {w : ⟨u, w⟩ ≥ ⟨u, z⟩};  Q = Q ∪ {u}
+
+    With L a Lipschitz constant of f, which need not be known: at most 3Δ/(δε) moves, O(d ln(L/ε)) cuts before each,
+    and O(L/ε) gradients for a cut (line 7 succeeds with probability (ε/6)/(L + ε/2) at least): Õ(Δ L d/(δ ε²)) in all.
+
+    Parameters
+    ----------
+    delta, epsilon : float
+        The stationarity (δ, ε) aimed at; δ is also the length of a move.
+
+    Notes
+    -----
+    Why Ω cannot vanish: while the shortest element g of conv(Q) is longer than ε, every u in Q has ⟨u, g/‖g‖⟩ > ε.
+    Line 8 cuts at a level ⟨u, z⟩ = ‖z‖ ⟨u, ẑ⟩ ≤ ε/2, for ‖z‖ ≤ 1. So all points of the unit ball within ε/(2L) of
+    g/‖g‖ survive every cut. They hold a ball of radius ε/(4L), whereas each cut takes a constant share of the volume.
+
+    What differs from the printed algorithm. Ω begins as the unit ball, not the ball of radius 2: where ‖z‖ > 1, the
+    cut of line 8 would be too deep. The descent is tested along ẑ, along which line 7 needs it to fail, and not along
+    v, whose direction is not defined for the first Ω. The first gradient is taken at a random point near x, where it
+    exists with probability one. The centre of gravity is the mean of a sample of Ω: after a cut the survivors walk on
+    by hit-and-run, in the metric of the sample (Bertsimas and Vempala 2004), joined by the point 0.9 g/‖g‖, which is
+    always inside. For r, L is the largest norm of a gradient seen so far.
+
+    One iteration is one gradient. The cost of a cut outside of f grows fast with d; more than 20 variables are refused.
+
+    References
+    ----------
+    Davis, Drusvyatskiy, Lee, Padmanabhan, Ye (2022). A gradient sampling method with complexity guarantees for
+    Lipschitz functions in high and low dimensions. NeurIPS, Section 4.
+
+    Bertsimas, Vempala (2004). Solving convex programs by random walks. Journal of the ACM 51.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> oracle = gs.Deterministic(lambda x: abs(x).sum(), grad=np.sign)
+    >>> method = gs.CuttingPlane(delta=0.1, epsilon=0.2)
+    >>> res = gs.minimize(oracle, np.array([1.0, 2.03]), method, max_evals=5000, rng=0)
+    >>> res.success, bool(res.fun < 0.2)
+    (True, True)
+    """
+
+    name: ClassVar[str] = "cutting-plane"
+
+    def init(self, x: Array, context: Context) -> Any:
+        if x.size > MOST_VARIABLES:
+            raise ValueError(
+                f"cutting-plane is for at most {MOST_VARIABLES} variables, this problem has {x.size}; use pingd."
+            )
+        return super().init(x, context)
+
+    def _begin(self, x: Array) -> CuttingPlaneState:
+        none = np.empty((0, x.size))
+        return CuttingPlaneState(x, gradients=none, levels=np.empty(0), cloud=none)
+
+    def ask(self, state: CuttingPlaneState, context: Context, limit: int | None) -> Query | None:
+        if state.phase == "done" or (limit is not None and limit < 1):
+            return None
+        x, rng, d = state.x, context.rng, state.x.size
+        if state.phase == "value":
+            return Query(x[None])
+        if state.phase == "start":
+            return Query((x + self.delta * ball(rng, 1, d)[0])[None], order=1)  # line 1
+        if state.phase == "test":
+            v, r = state.cloud.mean(axis=0), self.epsilon / (64 * d * state.largest)  # line 4
+            z = v + r * ball(rng, 1, d)[0]  # line 5
+            return Query((x - self.delta * z / np.sqrt(z @ z))[None], memory=z)
+        z = state.z
+        assert z is not None
+        return Query((x - rng.random() * self.delta * z / np.sqrt(z @ z))[None], order=1)  # line 7
+
+    def tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> None:
+        state.nit += query.order
+        if not np.isfinite(values).all():
+            return  # asked again, at another random point
+        if state.phase == "value":
+            state.value, state.phase = float(values[0]), "start"
+        elif state.phase == "test":
+            if values[0] <= state.value - self.delta * self.epsilon / 3:  # line 6
+                self._move(state, query.points[0], float(values[0]))
+            else:
+                state.z, state.phase = query.memory, "inner"
+        else:
+            self._see(state, values[0])
+            if state.phase == "start":
+                self._open(state, values[0], context)
+            else:
+                self._cut(state, values[0], context)
+
+    def _open(self, state: CuttingPlaneState, u: Array, context: Context) -> None:
+        """Begin at x with Q = {u} and Ω the unit ball (line 1)."""
+        state.gradients, state.levels = u[None].copy(), np.empty(0)
+        state.cloud = ball(context.rng, 50 + 10 * u.size, u.size)
+        self._hold(state, state.gradients[0])  # line 3
+
+    def _cut(self, state: CuttingPlaneState, u: Array, context: Context) -> None:
+        """Take u if ⟨u, ẑ⟩ ≤ ε/2, cut Ω with it, and look for a certificate."""
+        from goldstein.stationarity.hull import shortest  # which imports the methods
+
+        z = state.z
+        assert z is not None
+        length, slope = float(np.sqrt(z @ z)), float(u @ z)
+        if slope > length * self.epsilon / 2:  # line 7: draw again
+            return
+        state.gradients = np.vstack([state.gradients, u])  # line 8
+        state.levels = np.append(state.levels, slope / max(1.0, length))
+        self._hold(state, shortest(state.gradients) @ state.gradients)  # line 3
+        if state.phase == "done":
+            return
+        assert state.m is not None
+        inside = np.vstack([state.cloud[state.cloud @ u >= state.levels[-1]], 0.9 * state.m / state.gradient_norm])
+        start = inside[np.arange(len(state.cloud)) % len(inside)]
+        state.cloud = hit_and_run(context.rng, start, state.gradients[1:], state.levels, state.cloud)
+
+
+def hit_and_run(rng: np.random.Generator, start: Array, normals: Array, levels: Array, shape: Array) -> Array:
+    """Walk from each row of `start` within {w : ‖w‖ ≤ 1, normals w ≥ levels}; the uniform law is stationary.
+
+    A step goes to a uniform point of the chord in a random direction, drawn with the covariance of the rows of `shape`:
+    the walk is then as fast in a thin set as in a round one.
+    """
+    w, d = start.copy(), start.shape[1]
+    _, spread, axes = np.linalg.svd(shape - shape.mean(axis=0), full_matrices=False)
+    root = (spread + 1e-9 * spread[0] + 1e-300)[:, None] * axes
+    for _ in range(5 + d):
+        h = rng.standard_normal((len(w), len(root))) @ root
+        h /= np.sqrt(np.einsum("ij,ij->i", h, h))[:, None]
+        along = np.einsum("ij,ij->i", w, h)
+        half = np.sqrt(np.maximum(along**2 + 1 - np.einsum("ij,ij->i", w, w), 0))
+        room, rate = np.maximum(w @ normals.T - levels, 0), h @ normals.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = -room / rate
+        low = np.maximum(-along - half, np.where(rate > 0, ends, -np.inf).max(axis=1))
+        high = np.minimum(-along + half, np.where(rate < 0, ends, np.inf).min(axis=1))
+        w += (low + rng.random(len(w)) * np.maximum(high - low, 0))[:, None] * h
+    return w

@@ -1,0 +1,321 @@
+"""INGD and PINGD: interpolated normalised gradient descent with exact values and gradients.
+
+Both hold a convex combination m of gradients taken within δ of x. Either a move of length δ along −m decreases f
+enough, and x moves, or the segment of that move holds a gradient that makes m shorter. When ‖m‖ ≤ ε, m proves that
+dist(0, ∂_δ f(x)) ≤ ε, and the run ends there: x is the answer and m its certificate.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein.methods.base import Context, Method, MethodState
+from goldstein.query import Array, Query
+from goldstein.smoothing import ball
+
+
+@dataclass
+class CertifyingState(MethodState):
+    """State of a method that ends with a certificate; `value` is f(x), exact.
+
+    Attributes
+    ----------
+    phase : str
+        What is asked next: "value" f(x), "start" the first gradient around x, "test" the value a move away, "inner"
+        a gradient on the segment of that move; "done" when there is nothing left to ask.
+    m : ndarray or None
+        A convex combination of gradients within δ of x; the certificate when the run is done. `gradient_norm` is its
+        norm.
+    largest : float
+        Largest norm of a gradient seen so far.
+    """
+
+    phase: str = "value"
+    m: Array | None = None
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Certifying(Method):
+    """Base of the methods that stop by themselves, with a proof that dist(0, ∂_δ f(x)) ≤ ε.
+
+    Parameters
+    ----------
+    delta, epsilon : float
+        The stationarity (δ, ε) aimed at; δ is also the length of a move.
+
+    Notes
+    -----
+    One iteration is one gradient. `ask` returns None, and `finished` says why, once the certificate is found.
+    """
+
+    delta: float
+    epsilon: float
+    needs_gradient: ClassVar[bool] = True
+    deterministic_only: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("delta", "epsilon"):
+            value = getattr(self, name)
+            if not 0 < value < np.inf:
+                raise ValueError(f"{name} must be a positive number, got {value!r}.")
+
+    def finished(self, state: CertifyingState) -> str | None:
+        if state.phase != "done":
+            return None
+        return (
+            f"A convex combination of gradients within delta = {self.delta:g} of x has norm "
+            f"{state.gradient_norm:.3g} ≤ epsilon = {self.epsilon:g}."
+        )
+
+    def margin(self) -> float:
+        return self.delta
+
+    def init(self, x: Array, context: Context) -> Any:
+        if context.project is not None:
+            raise ValueError(f"{self.name} is for problems without constraints; leave bounds and projection out.")
+        return self._begin(x)
+
+    @abstractmethod
+    def _begin(self, x: Array) -> CertifyingState:
+        """Return the state at the start point."""
+
+    def _see(self, state: CertifyingState, gradient: Array) -> None:
+        state.largest = max(state.largest, float(np.sqrt(gradient @ gradient)))
+
+    def _hold(self, state: CertifyingState, m: Array) -> None:
+        """Make m the combination held; the run is done when it is short enough."""
+        state.m, state.gradient_norm = m, float(np.sqrt(m @ m))
+        state.phase = "done" if state.gradient_norm <= self.epsilon else "test"
+
+    def _move(self, state: CertifyingState, x: Array, value: float) -> None:
+        """Go to x, where everything starts anew."""
+        state.x, state.value, state.step, state.phase = x, value, self.delta, "start"
+
+
+@dataclass(frozen=True)
+class _Interpolated(Certifying):
+    """What INGD and PINGD share: the order of the questions."""
+
+    def ask(self, state: Any, context: Context, limit: int | None) -> Query | None:
+        if state.phase == "done" or (limit is not None and limit < 1):
+            return None
+        if state.phase == "value":
+            return Query(state.x[None])
+        if state.phase == "start":
+            return Query(self._first(state.x, context)[None], order=1)
+        if state.phase == "test":
+            return Query((state.x - self.delta * state.m / state.gradient_norm)[None])
+        return Query(self._between(state, context)[None], order=1)
+
+    def tell(self, state: Any, context: Context, query: Query, values: Array) -> None:
+        state.nit += query.order
+        if not np.isfinite(values).all():
+            if state.phase == "test":  # not known to descend
+                state.phase = "inner"
+            return
+        if state.phase == "value":
+            state.value, state.phase = float(values[0]), "start"
+        elif state.phase == "start":
+            self._see(state, values[0])
+            self._restart(state, values[0].copy())
+        elif state.phase == "test":
+            if state.value - values[0] >= self.delta * state.gradient_norm / 4:
+                self._move(state, query.points[0], float(values[0]))
+            else:
+                state.phase = "inner"
+        else:
+            self._see(state, values[0])
+            self._shorten(state, values[0])
+
+    @abstractmethod
+    def _first(self, x: Array, context: Context) -> Array:
+        """Return where the first gradient at a new x is taken."""
+
+    @abstractmethod
+    def _between(self, state: Any, context: Context) -> Array:
+        """Draw a point of the segment from x to where the move would end."""
+
+    @abstractmethod
+    def _restart(self, state: Any, gradient: Array) -> None:
+        """Hold the first gradient at a new x."""
+
+    @abstractmethod
+    def _shorten(self, state: Any, u: Array) -> None:
+        """Combine m with a gradient u from the segment."""
+
+
+@dataclass
+class INGDState(CertifyingState):
+    """State of INGD: also the gradient at x, and k of line 3, one more than the gradients mixed into it."""
+
+    origin: Array | None = None
+    inner: int = 0
+
+
+@dataclass(frozen=True)
+class INGD(_Interpolated):
+    """Interpolated normalised gradient descent (Zhang et al. 2020), with the proof of its answer.
+
+    ::
+
+        1  repeat
+        2      m = ∇f(x)
+        3      for k = 1, …, K:
+        4          if ‖m‖ ≤ ε: return x
+        5          z = x − δ m/‖m‖
+        6          if f(z) ≤ f(x) − δ ‖m‖/4: x = z, go to 2
+        7          y uniform on the segment [x, z]
+        8          β = (4L² − ‖m‖²) / (4L² + 2‖m‖²);  m = β m + (1 − β) ∇f(y)
+
+    At most 4Δ/(δε) moves, each after O(L²/ε²) gradients, so O(Δ L²/(δ ε³)) up to a logarithm; on a smooth stretch
+    line 6 succeeds at once. Line 8 minimises the bound β²M + β(1 − β)M/2 + (1 − β)²L² on E‖m‖², M = ‖m‖².
+
+    Parameters
+    ----------
+    delta, epsilon : float
+        The stationarity (δ, ε) aimed at; δ is also the length of a move.
+    lipschitz : float, optional
+        L, a Lipschitz constant of f. The largest norm of a gradient seen so far takes its place when it is larger, or
+        when none is given.
+
+    Notes
+    -----
+    K = ⌈48 L²/ε²⌉; after that many gradients without success line 2 begins anew at the same x. No gradient seen is
+    longer than L, so 1/2 ≤ β ≤ 1 and m is a convex combination of them.
+
+    One iteration is one gradient: the T moves of the theorem may take T·K of them.
+
+    The proof holds if ∇f(x) lies in the subdifferential at every x where it is asked, x0 and the ends of moves
+    included. Automatic differentiation does not promise that at kinks; `PINGD` asks at random points only.
+
+    References
+    ----------
+    Zhang, Lin, Jegelka, Sra, Jadbabaie (2020). Complexity of finding stationary points of nonsmooth nonconvex
+    functions. ICML, Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> oracle = gs.Deterministic(lambda x: abs(x).sum(), grad=np.sign)
+    >>> res = gs.minimize(oracle, np.array([1.0, 2.03]), gs.INGD(delta=0.1, epsilon=0.2), rng=0)
+    >>> res.success, bool(res.fun < 0.2)
+    (True, True)
+    >>> print(res.message.split(" has ")[0])
+    A convex combination of gradients within delta = 0.1 of x
+    """
+
+    lipschitz: float | None = None
+    name: ClassVar[str] = "ingd"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lipschitz is not None and not 0 < self.lipschitz < np.inf:
+            raise ValueError(f"lipschitz must be a positive number or None, got {self.lipschitz!r}.")
+
+    def _begin(self, x: Array) -> INGDState:
+        return INGDState(x)
+
+    def _first(self, x: Array, context: Context) -> Array:
+        return x  # Alg. 1, line 2
+
+    def _between(self, state: INGDState, context: Context) -> Array:
+        assert state.m is not None
+        return state.x - context.rng.random() * self.delta * state.m / state.gradient_norm  # lines 5 and 7
+
+    def _restart(self, state: INGDState, gradient: Array) -> None:
+        state.origin, state.inner = gradient, 1
+        self._hold(state, gradient)  # lines 2 and 4
+
+    def _shorten(self, state: INGDState, u: Array) -> None:
+        assert state.m is not None
+        assert state.origin is not None
+        bound = 4 * max(self.lipschitz or 0.0, state.largest) ** 2
+        squared = float(state.m @ state.m)
+        beta = (bound - squared) / (bound + 2 * squared)
+        state.inner += 1
+        self._hold(state, beta * state.m + (1 - beta) * u)  # lines 8 and 4
+        if state.phase != "done" and state.inner > ceil(12 * bound / self.epsilon**2):  # line 3: k > K = 48 L²/ε²
+            self._restart(state, state.origin)
+
+
+@dataclass(frozen=True)
+class PINGD(_Interpolated):
+    """Perturbed INGD (Davis et al. 2022): gradients at random points only, with the proof of its answer.
+
+    ::
+
+        1  g = ∇f(uniform point of B_δ(x))
+        2  while ‖g‖ > ε and f(x) − f(x − δ g/‖g‖) < δ ‖g‖/4:
+        3      z uniform on B_r(g);  y uniform on the segment [x, x − δ z/‖z‖];  u = ∇f(y)
+        4      g = the shortest vector of the segment [g, u]
+        5  if ‖g‖ ≤ ε: return x, else x = x − δ g/‖g‖ and go to 1
+
+    All gradients are taken at random points, where a Lipschitz f is differentiable with probability one, so that the
+    gradient of automatic differentiation will do. With L a Lipschitz constant, at most ⌈4Δ/(δε)⌉ moves and, with
+    probability 1 − γ, ⌈64L²/ε²⌉ ⌈2 ln(1/γ)⌉ gradients before each; L need not be known.
+
+    Parameters
+    ----------
+    delta, epsilon : float
+        The stationarity (δ, ε) aimed at; δ is also the length of a move.
+    perturb_radius : float
+        r/‖g‖. The theorem asks for r < ‖g‖ √(1 − (1 − ‖g‖²/(128L²))²), about ‖g‖²/(8L).
+
+    Notes
+    -----
+    As printed, Algorithm 2 of the paper has no early exit: it goes on from a point that it has just certified, and
+    returns the last one. Line 5 here returns the certified point.
+
+    One iteration is one gradient.
+
+    References
+    ----------
+    Davis, Drusvyatskiy, Lee, Padmanabhan, Ye (2022). A gradient sampling method with complexity guarantees for
+    Lipschitz functions in high and low dimensions. NeurIPS, Algorithms 1 (MinNorm) and 2.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> oracle = gs.Deterministic(lambda x: abs(x).sum(), grad=np.sign)
+    >>> res = gs.minimize(oracle, np.array([1.0, 2.03]), gs.PINGD(delta=0.1, epsilon=0.2), max_evals=5000, rng=0)
+    >>> res.success, bool(res.fun < 0.2)
+    (True, True)
+    """
+
+    perturb_radius: float = 1e-8
+    name: ClassVar[str] = "pingd"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.perturb_radius < 1:
+            raise ValueError(
+                f"perturb_radius is a share of the norm of g, between 0 and 1; got {self.perturb_radius!r}."
+            )
+
+    def _begin(self, x: Array) -> CertifyingState:
+        return CertifyingState(x)
+
+    def _first(self, x: Array, context: Context) -> Array:
+        return np.asarray(x + self.delta * ball(context.rng, 1, x.size)[0])  # Alg. 1, line 1
+
+    def _between(self, state: CertifyingState, context: Context) -> Array:
+        assert state.m is not None
+        z = state.m + self.perturb_radius * state.gradient_norm * ball(context.rng, 1, state.x.size)[0]
+        return np.asarray(state.x - context.rng.random() * self.delta * z / np.sqrt(z @ z))  # line 3
+
+    def _restart(self, state: CertifyingState, gradient: Array) -> None:
+        self._hold(state, gradient)
+
+    def _shorten(self, state: CertifyingState, u: Array) -> None:
+        g = state.m
+        assert g is not None
+        gap = g - u
+        squared = float(gap @ gap)
+        share = min(max(float(g @ gap) / squared, 0.0), 1.0) if squared else 0.0
+        self._hold(state, g + share * (u - g))  # line 4

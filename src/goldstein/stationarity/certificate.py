@@ -1,0 +1,368 @@
+"""What the bounds on dist(0, ∂_δ f(x)) show, in three honest answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from goldstein.counting import Counters
+from goldstein.methods.base import as_generator
+from goldstein.oracle import Oracle
+from goldstein.query import Array, Query
+from goldstein.stationarity.arguments import as_centre, as_confidence, as_count, as_number, as_oracle, as_positive
+from goldstein.stationarity.draws import Check, Gradients, Values, counted, drive, portions, rounding_error
+from goldstein.stationarity.hull import (
+    RHO,
+    combination,
+    exact,
+    gradients_at,
+    noisy_hull,
+    random_points,
+    segment_points,
+    shortest,
+)
+from goldstein.stationarity.norm import Moments, estimate, gather
+
+LOOKS = (1 / 16, 1 / 4, 1)  # shares of its budget after which the smoothed gradient is looked at
+DRAWS = 30  # fewest draws on which a confidence bound may rest
+SLACK = 1e-12  # relative error of f(x) and f_lower that passes for rounding
+PORTION = (64, 512)  # gradients by which a hull grows: d, but within these limits
+KEPT = 500  # gradients that a hull carries from one portion to the next
+
+
+def value_gap_bound(fx: float, f_lower: float, delta: float) -> float:
+    """Bound dist(0, ∂_δ f(x)) by (f(x) − f_lower)/δ, for every Lipschitz f.
+
+    With g the shortest element of ∂_δ f(x), Goldstein's lemma gives f(x − δg/‖g‖) ≤ f(x) − δ‖g‖, and the left side is
+    at least f_lower.
+
+    Parameters
+    ----------
+    fx : float
+        f(x), exact.
+    f_lower : float
+        A lower bound on f, everywhere or on the ball of radius δ around x.
+    delta : float
+        Radius δ.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    A. A. Goldstein, Optimization of Lipschitz continuous functions, Mathematical Programming 13, 1977.
+
+    Examples
+    --------
+    >>> from goldstein.stationarity import value_gap_bound
+    >>> value_gap_bound(fx=1.25, f_lower=1.0, delta=0.5)
+    0.5
+    """
+    delta = as_positive("delta", delta)
+    fx, f_lower = as_number("fx", fx), as_number("f_lower", f_lower)
+    if not np.isfinite(fx) or f_lower == np.inf:
+        raise ValueError(f"f(x) must be finite and f_lower below it, got fx={fx!r} and f_lower={f_lower!r}.")
+    if f_lower - fx > SLACK * max(abs(fx), abs(f_lower)):
+        raise ValueError(f"f_lower={f_lower!r} is no lower bound: f(x)={fx!r} is below it.")
+    return max(fx - f_lower, 0.0) / delta
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What `certify` found out.
+
+    Attributes
+    ----------
+    answer : {"certified", "supported", "not shown"}
+        certified: dist(0, ∂_δ f(x)) ≤ ε follows from exact values or gradients. supported: it follows from a
+        confidence bound. not shown: neither; it may be true all the same.
+    bound : float
+        The upper bound on dist(0, ∂_δ f(x)) that the answer rests on; the smallest one found if nothing was shown.
+    method : str
+        Where it comes from: "value gap", "gradient hull", "smoothed gradient" or "sampled hull"; "" if there is none.
+    delta, epsilon, confidence : float
+        What was asked.
+    nfev, ngev, nfail : int
+        Values and gradients asked for, and how many of them failed.
+    message : str
+        The answer in words.
+    """
+
+    answer: str
+    bound: float
+    method: str
+    delta: float
+    epsilon: float
+    confidence: float
+    nfev: int
+    ngev: int
+    nfail: int
+    message: str
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """An upper bound, whether it is certain, and where it comes from."""
+
+    bound: float
+    certain: bool
+    method: str
+    words: str
+
+
+_Way = Callable[[], Check[_Finding | None]]
+
+
+def certify(
+    oracle: Oracle,
+    x: npt.ArrayLike,
+    delta: float,
+    epsilon: float,
+    *,
+    f_lower: float | None = None,
+    confidence: float = 0.95,
+    max_evals: int = 10_000,
+    rng: int | np.random.Generator | None = None,
+) -> Certificate:
+    """Try to show that dist(0, ∂_δ f(x)) ≤ ε, and say how far that was borne out.
+
+    In this order, until one bound is at most ε:
+
+    1. value gap, if `f_lower` is given: (f(x) − f_lower)/δ. Certain if f(x) is exact, which it is for a `Deterministic`
+       oracle and for a finite sum of at most `max_evals`/2 components. Otherwise an upper confidence bound on f(x) is
+       taken, from a quarter of the evaluations.
+    2. gradient hull, for a `Deterministic` oracle with `grad`: the shortest element of the hull of gradients at random
+       points, half of them spread over the ball and half along the way where that element points. Certain: f is
+       differentiable there with probability 1. If it is not short enough, the gradients spread over the ball serve 3.
+    3. smoothed gradient: an upper confidence bound on ‖∇f_δ(x)‖, see `smoothed_gradient_norm`.
+    4. sampled hull, where 2 cannot be had: a combination of noisy gradients, or of two-point estimates, chosen on one
+       sample and measured on another, see `min_norm_hull`.
+
+    The chance that a confidence bound is wrong is shared between the ways that run such a risk, and between repeated
+    looks at a growing sample: in all it is at most 1 − `confidence`, as far as the normal approximation holds. A way in
+    which an evaluation failed supports nothing.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        The function. f must be Lipschitz near x.
+    x : array_like, shape (d,)
+        The point.
+    delta, epsilon : float
+        δ and ε.
+    f_lower : float, optional
+        A lower bound on f, everywhere or on the ball of radius δ around x.
+    confidence : float, optional
+        Of the answer "supported".
+    max_evals : int, optional
+        Most values and gradients, taken together, that may be asked for.
+    rng : int or Generator, optional
+        Seed or generator.
+
+    Returns
+    -------
+    Certificate
+
+    Examples
+    --------
+    >>> import goldstein as gs
+    >>> from goldstein.problems import ridge
+    >>> from goldstein.stationarity import certify
+    >>> problem = ridge(5)
+    >>> certify(problem.oracle, 0.05 * problem.x0, delta=0.1, epsilon=0.01, rng=0).answer  # the kink is within reach
+    'certified'
+    >>> values_only = gs.Deterministic(problem.oracle.fun, vectorized=True)
+    >>> certify(values_only, 0.05 * problem.x0, delta=0.1, epsilon=0.3, rng=0).answer
+    'supported'
+    >>> certify(values_only, problem.x0, delta=0.1, epsilon=0.3, rng=0).answer  # a slope of norm 1
+    'not shown'
+    """
+    oracle, x = as_oracle(oracle), as_centre(x, delta)
+    delta, epsilon, confidence = float(delta), as_positive("epsilon", epsilon), as_confidence(confidence)
+    if f_lower is not None and as_number("f_lower", f_lower) == np.inf:
+        raise ValueError("f_lower must be below f, got inf.")
+    max_evals, rng = as_count("max_evals", max_evals, 1), as_generator(rng)
+    search = _Search(oracle, x, delta, epsilon, f_lower, confidence, max_evals, rng)
+    return drive(search.run(), oracle)
+
+
+class _Search:
+    """One search for a bound of at most ε."""
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        x: Array,
+        delta: float,
+        epsilon: float,
+        f_lower: float | None,
+        confidence: float,
+        max_evals: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.oracle, self.x, self.delta, self.epsilon, self.rng = oracle, x, delta, epsilon, rng
+        self.f_lower = -np.inf if f_lower is None else float(f_lower)
+        self.confidence, self.max_evals, self.count = confidence, max_evals, Counters()
+        self.direction = np.zeros(x.size)  # an estimate of the smoothed gradient
+        self.full = exact(oracle) or (oracle.n is not None and 2 * oracle.n <= max_evals)
+        ways: list[tuple[_Way, bool]] = []
+        if self.f_lower > -np.inf:
+            ways.append((self.value_gap, not self.full))
+        if exact(oracle) and oracle.differentiable:
+            ways.append((self.gradient_hull, True))
+        else:
+            ways += [(self.smoothed_gradient, True), (self.sampled_hull, True)]
+        self.ways = [way for way, _ in ways]
+        self.risk = (1 - confidence) / sum(risky for _, risky in ways)
+
+    @property
+    def left(self) -> int:
+        return self.max_evals - self.count.nfev - self.count.ngev
+
+    def run(self) -> Check[Certificate]:
+        best: _Finding | None = None
+        for way in self.ways:
+            found = yield from counted(way(), self.count)
+            if found is not None and (best is None or found.bound < best.bound):
+                best = found
+            if best is not None and best.bound <= self.epsilon:
+                break
+        return self._certificate(best)
+
+    def value_gap(self) -> Check[_Finding | None]:
+        n = self.left // 4
+        if self.full:
+            n = self.oracle.n or 1
+        elif n < DRAWS:
+            return None
+        values = yield from self._values(n)
+        if not np.isfinite(values).all():
+            return None
+        mean = float(values.mean())
+        margin = max(SLACK, 8 * self.oracle.roundoff) * max(abs(mean), abs(self.f_lower))
+        if not self.full:
+            margin += float(stdtrit(n - 1, 1 - self.risk) * values.std(ddof=1) / np.sqrt(n))
+        fx = max(mean, self.f_lower) if mean + margin >= self.f_lower else mean
+        gap = value_gap_bound(fx, self.f_lower, self.delta) + margin / self.delta
+        words = "f(x) exact" if self.full else f"f(x) from {n} draws"
+        return _Finding(gap, self.full, "value gap", f"(f(x) − f_lower)/δ, {words}")
+
+    def _values(self, n: int) -> Check[Array]:
+        values, start = np.empty(n), 0
+        for k in portions(n, self.x.size):
+            xi: Any = None
+            if self.oracle.sample is not None:
+                xi = np.arange(start, start + k) if self.full else self.oracle.sample(self.rng, k)
+            values[start : start + k] = yield Query(np.broadcast_to(self.x, (k, self.x.size)), xi)
+            start += k
+        return values
+
+    def gradient_hull(self) -> Check[_Finding | None]:
+        """Grow the hull portion by portion, half of it along the way where the shortest element points.
+
+        Of the gradients so far, the shortest element itself and those that carry most weight are kept.
+        """
+        d, bound, element, kept = self.x.size, np.inf, np.zeros(self.x.size), np.empty((0, self.x.size))
+        moments, fresh = Moments(d), Counters()
+        while self.left and bound > self.epsilon:
+            k = min(max(PORTION[0], d), PORTION[1], self.left, max(portions(PORTION[1], d)))
+            even = k - k // 2 if len(kept) else k
+            y = random_points(self.x, self.delta, even, self.rng)
+            ahead = segment_points(self.x, self.delta, element, k - even, self.rng)
+            g = yield from counted(gradients_at(np.concatenate([y, ahead])), fresh)
+            moments.add(g[:even])
+            both = np.concatenate([kept, g])
+            weights = shortest(both)
+            if weights.any():
+                element = combination(weights, both)
+                heaviest = np.argsort(-weights)[: min(KEPT, np.count_nonzero(weights))]
+                kept = np.concatenate([both[heaviest], element[None]])
+                rounding = 4 * (d + len(both)) * self.oracle.roundoff * float(np.linalg.norm(kept, axis=1).max())
+                bound = float(np.linalg.norm(element)) + rounding
+        smoothed = self._smoothed(moments, fresh, 1 - self.risk)
+        if bound > self.epsilon and smoothed is not None and smoothed.bound <= self.epsilon:
+            return smoothed
+        hull = _Finding(bound, True, "gradient hull", f"the shortest element of a hull of {fresh.ngev} gradients")
+        return hull if bound < np.inf else None
+
+    def smoothed_gradient(self) -> Check[_Finding | None]:
+        if self.oracle.differentiable:
+            source: Values | Gradients = Gradients(self.x[None], self.oracle.sample, self.delta)
+        else:
+            source = Values(self.x[None], self.delta, self.oracle.sample)
+        most = self.left // 2 // source.cost
+        if most < DRAWS:
+            return None
+        moments, fresh, found, drawn = Moments(self.x.size), Counters(), None, 0
+        for share in LOOKS:
+            size = max(int(share * most), DRAWS)
+            yield from counted(gather(moments, source, np.ones(1), size - drawn, self.rng), fresh)
+            drawn = size
+            found = self._smoothed(moments, fresh, 1 - self.risk / len(LOOKS))
+            if found is None or found.bound <= self.epsilon:
+                break
+            if estimate(moments, fresh, self.confidence).interval[0] > self.epsilon**2:
+                break
+        self.direction = moments.mean
+        return found
+
+    def sampled_hull(self) -> Check[_Finding | None]:
+        radius = 0.0 if self.oracle.differentiable else RHO * self.delta
+        each = 2 if radius else 1
+        draws = self.left // each
+        most = min(draws // 2 // DRAWS, 4 * (self.x.size + 1), int(np.sqrt(draws / 2)))
+        if most < 2:
+            return None
+        y = random_points(self.x, self.delta - radius, most - most // 2, self.rng)
+        ahead = segment_points(self.x, self.delta - radius, self.direction, most // 2, self.rng)
+        fresh = Counters()
+        fit, rest = draws // 2 // most, lambda k: self.left // each // k
+        check = noisy_hull(self.oracle, radius, np.concatenate([y, ahead]), fit, rest, self.rng, fresh, 1 - self.risk)
+        hull = yield from counted(check, fresh)
+        if fresh.nfail:
+            return None
+        used, kind = int((hull.weights > 0).sum()), "smoothed gradients" if radius else "gradients"
+        return _Finding(hull.bound, False, "sampled hull", f"a combination of {kind} at {used} points")
+
+    def _smoothed(self, moments: Moments, count: Counters, confidence: float) -> _Finding | None:
+        """Return the bound on ‖∇f_δ(x)‖; None if it rests on too little or evaluations failed."""
+        if moments.n < DRAWS or count.nfail:
+            return None
+        rounding = rounding_error(self.x.size, self.delta, count, self.oracle.roundoff)
+        bound = estimate(moments, count, confidence, rounding).upper
+        return _Finding(bound, False, "smoothed gradient", f"‖∇f_δ(x)‖ from {moments.n} draws")
+
+    def _certificate(self, best: _Finding | None) -> Certificate:
+        answer, claim = "not shown", f"dist(0, ∂_δ f(x)) ≤ {self.epsilon:.4g} with δ = {self.delta:.4g}"
+        if best is None:
+            message = f"Not shown: {claim}. No bound could be had: too few evaluations, or some of them failed."
+        elif best.bound > self.epsilon:
+            message = (
+                f"Not shown: {claim}. The smallest bound found is {best.bound:.4g} ({best.words}); that does not "
+                "refute the claim."
+            )
+        else:
+            answer = "certified" if best.certain else "supported"
+            how = "" if best.certain else f" at confidence {self.confidence:.4g}"
+            message = (
+                f"{answer.capitalize()}{how}: {claim}. The bound is {best.bound:.4g} ({best.words}). This speaks of "
+                "slopes only: local maxima and saddle points pass the same test."
+            )
+        return Certificate(
+            answer=answer,
+            bound=np.inf if best is None else best.bound,
+            method="" if best is None else best.method,
+            delta=self.delta,
+            epsilon=self.epsilon,
+            confidence=self.confidence,
+            nfev=self.count.nfev,
+            ngev=self.count.ngev,
+            nfail=self.count.nfail,
+            message=message,
+        )

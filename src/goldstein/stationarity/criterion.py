@@ -1,0 +1,87 @@
+"""Stationarity as a stopping criterion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from goldstein.counting import Counters
+from goldstein.query import Array, Sampler
+from goldstein.stationarity.arguments import as_confidence, as_count, as_positive
+from goldstein.stationarity.certificate import DRAWS
+from goldstein.stationarity.draws import Check, Values, counted, rounding_error
+from goldstein.stationarity.norm import LEAST, Moments, estimate, gather
+from goldstein.stop import Criterion
+
+
+@dataclass(frozen=True)
+class Stationary(Criterion):
+    """Stop when ‖∇f_δ(x)‖ ≤ ε is supported twice in a row, on independent samples.
+
+    Both checks are made at the same x, one after the other: each draws `max_evals`/4 fresh two-point estimates and
+    passes if the upper confidence bound on the norm is at most ε. The chance that one record passes wrongly is at most
+    (1 − confidence)². A look after an eighth of the first sample ends hopeless cases early. ‖∇f_δ(x)‖ ≤ ε implies
+    dist(0, ∂_δ f(x)) ≤ ε, not the other way round.
+
+    Parameters
+    ----------
+    delta, epsilon : float
+        δ and ε, in the coordinates of the run (those of x / x_scale, if `x_scale` is used).
+    confidence : float, optional
+        Of each of the two checks.
+    max_evals : int, optional
+        Most values that the two checks of one record may take. Each needs about √(2d) L²/ε² two-point estimates.
+    every : int, optional
+        On average one record in so many is checked, drawn at random: nothing is remembered from record to record.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> from goldstein.stationarity import Stationary
+    >>> f = gs.Deterministic(lambda X: np.abs(X).sum(axis=1), vectorized=True)
+    >>> method = gs.GFM(delta=0.1, step_size=0.01)
+    >>> res = gs.minimize(f, np.ones(2), method, stop=Stationary(delta=0.5, epsilon=0.5), max_evals=50_000, rng=0)
+    >>> res.success, res.nfev < 50_000
+    (True, True)
+    """
+
+    delta: float
+    epsilon: float
+    confidence: float = 0.95
+    max_evals: int = 2_000
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        as_positive("delta", self.delta)
+        as_positive("epsilon", self.epsilon)
+        as_confidence(self.confidence)
+        as_count("max_evals", self.max_evals, 4 * DRAWS)
+        as_count("every", self.every, 1)
+
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        """What is said on success."""
+        return (
+            f"‖∇f_δ(x)‖ ≤ {self.epsilon:g} with δ = {self.delta:g} is supported by two independent samples at "
+            f"confidence {self.confidence:g} each."
+        )
+
+    def screen(self, fun: float, lowest: float, noisy: bool) -> bool:
+        return True
+
+    def confirm(self, x: Array, sample: Sampler | None, noisy: bool, rng: np.random.Generator) -> Check[bool]:
+        if self.every > 1 and rng.random() * self.every >= 1:
+            return False
+        source, n = Values(x[None], self.delta, sample), self.max_evals // 4
+        look = max(n // 8, LEAST)
+        for parts in ((look, n - look), (n,)):
+            moments, count = Moments(x.size), Counters()
+            for k in parts:
+                yield from counted(gather(moments, source, np.ones(1), k, rng), count)
+                result = estimate(moments, count, self.confidence, rounding_error(x.size, self.delta, count))
+                if count.nfail or result.interval[0] > self.epsilon**2:
+                    return False
+            if result.upper > self.epsilon:
+                return False
+        return True

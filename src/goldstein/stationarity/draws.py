@@ -1,0 +1,113 @@
+"""Independent draws of gradients, from values or from gradients of F, and who answers their queries."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from goldstein.counting import Counters
+from goldstein.oracle import Oracle
+from goldstein.query import Array, Query, Sampler
+from goldstein.smoothing import Central, ball, orthogonal, sphere
+
+T = TypeVar("T")
+Check = Generator[Query, Array, T]
+
+NUMBERS_AT_ONCE = 2**20  # coordinates in one query
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Two-point estimates of ∇f_δ at m centres y; with `frame` above 1, means over so many orthonormal directions."""
+
+    centres: Array
+    delta: float
+    sample: Sampler | None
+    frame: int = 1
+
+    @property
+    def cost(self) -> int:
+        """Values that one draw at every centre takes."""
+        return 2 * self.frame * len(self.centres)
+
+    def each(self, rng: np.random.Generator, k: int) -> Check[Array]:
+        """Return k draws at every centre, shape (k, m, d); not finite where an evaluation failed."""
+        (m, d), frame, two_point = self.centres.shape, self.frame, Central()
+        pairs = k * m * frame
+        if frame == 1:
+            w = sphere(rng, pairs, d)
+        else:
+            w = np.concatenate([orthogonal(rng, frame, d) for _ in range(k * m)])
+        xi = two_point.draw(self.sample, rng, pairs)
+        at = np.repeat(np.tile(self.centres, (k, 1)), frame, axis=0)
+        step = self.delta * w
+        values = yield Query(np.concatenate([at + step, at - step]), xi)
+        with np.errstate(invalid="ignore", over="ignore"):  # a failed value makes its draw not finite
+            every = np.ones(pairs, dtype=bool)
+            c = two_point.coefficients(values.reshape(2, pairs), every, d, self.delta, self.sample is not None)
+            return np.asarray((c[:, None] * w).reshape(k, m, frame, d).mean(axis=2))
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Gradients ∇F(y + ru; ξ) at m centres y, u uniform in the unit ball; at y itself if the radius r is 0."""
+
+    centres: Array
+    sample: Sampler | None
+    radius: float = 0.0
+
+    @property
+    def cost(self) -> int:
+        """Gradients that one draw at every centre takes."""
+        return len(self.centres)
+
+    def each(self, rng: np.random.Generator, k: int) -> Check[Array]:
+        """Return k draws at every centre, shape (k, m, d); not finite where an evaluation failed."""
+        m, d = self.centres.shape
+        at = np.tile(self.centres, (k, 1))
+        if self.radius:
+            at += self.radius * ball(rng, k * m, d)
+        answer = yield Query(at, None if self.sample is None else self.sample(rng, k * m), order=1)
+        return answer.reshape(k, m, d)
+
+
+Source = Values | Gradients
+
+
+def portions(n: int, numbers: int) -> list[int]:
+    """Split n draws of so many numbers each into portions of bounded size."""
+    most = max(1, NUMBERS_AT_ONCE // numbers)
+    return [min(most, n - start) for start in range(0, n, most)]
+
+
+def counted(check: Check[T], count: Counters) -> Check[T]:
+    """Pass on a check's queries and count their answers."""
+    answer = None
+    while True:
+        try:
+            query = check.send(answer)  # type: ignore[arg-type]
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        answer = yield query
+        count.see(answer, query, diagnostic=True)
+
+
+def drive(check: Check[T], oracle: Oracle) -> T:
+    """Answer a check's queries until it is done."""
+    answer = None
+    while True:
+        try:
+            query = check.send(answer)  # type: ignore[arg-type]
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        answer = oracle.evaluate(query)
+
+
+def rounding_error(d: int, delta: float, count: Counters, roundoff: float = 2.0**-53) -> float:
+    """Return the rounding error of two-point estimates, d·u·|F|/δ."""
+    return d * roundoff * count.magnitude / delta

@@ -1,0 +1,162 @@
+"""What `minimize(f, x0, max_evals=N)` reaches with no settings at all: run again whenever "auto" changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from goldstein.many import minimize_many
+from goldstein.oracle import Deterministic, FiniteSum, Oracle, Unreplayable
+from goldstein.problems import chebyshev_rosenbrock_linear, l1, least_absolute_deviations
+from goldstein.query import Array
+from goldstein.studies.record import provenance
+
+SEEDS = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """One function with a start for each seed, a budget, and what counts as good: (f − f*) below `bar` of the gap."""
+
+    name: str
+    oracle: Oracle
+    starts: Array
+    max_evals: int
+    value: Callable[[Array], float]
+    f_star: float
+    bar: float | None
+    needed: int = SEEDS - 1
+
+
+def cases(quick: bool = False) -> Iterator[Case]:
+    """Yield the cases; `quick` leaves out those of more than 100,000 evaluations a run."""
+    for d in (10, 100) if quick else (10, 100, 1000):
+        for value_scale, coordinate_scale in ((1.0, 1.0), (1e-4, 1.0), (1e4, 1.0), (1.0, 1e-4), (1.0, 1e4)):
+            problem = l1(d, value_scale, coordinate_scale)
+            oracle = Deterministic(_jitted_l1(), args=(value_scale, coordinate_scale))
+            name = f"‖x−1‖₁, d = {d}, values × {value_scale:g}, coordinates × {coordinate_scale:g}"
+            yield Case(name, oracle, np.zeros((SEEDS, d)), 1000 * d, problem.value, 0.0, 0.02)
+    lad = least_absolute_deviations(rng=7)
+    jitted = FiniteSum(_jitted_deviation(), 1000, args=lad.oracle.args)
+    for evals, bar in ((100_000, 0.02), (20_000, None)):
+        name = f"least absolute deviations, n = 1000, d = 20, {evals:,} evaluations"
+        yield Case(name, jitted, np.zeros((SEEDS, 20)), evals, lad.value, lad.f_star, bar)
+    ncr = chebyshev_rosenbrock_linear(5)
+    classical = np.tile(ncr.x0, (SEEDS, 1))
+    uniform = np.random.default_rng(5).uniform(-1, 1, (SEEDS, 5))
+    for name, starts in (("from the classical start", classical), ("from uniform starts in [−1, 1]⁵", uniform)):
+        case = f"Nesterov–Chebyshev–Rosenbrock, piecewise linear, d = 5, {name}"
+        yield Case(case, ncr.oracle, starts, 5_000, ncr.value, 0.0, 1.0 if starts is classical else 1 - 1e-9, SEEDS)
+    five = l1(5)
+    yield Case("‖x−1‖₁, d = 5, a fifth of the values NaN", Deterministic(_Failing()), np.zeros((SEEDS, 5)), 20_000,
+               five.value, 0.0, 0.01)  # fmt: skip
+    ten = l1(10)
+    yield Case("‖x−1‖₁ + 0.1·N(0,1) that cannot be replayed, d = 10", Unreplayable(_Noisy()), np.zeros((SEEDS, 10)),
+               20_000, ten.value, 0.0, None)  # fmt: skip
+
+
+def run(out: Path, *, quick: bool = False, docs: Path | None = None) -> list[dict[str, Any]]:
+    """Run every case with every seed; leave defaults.json in `out`, and the table as Markdown in `docs`."""
+    from rich.console import Console
+
+    console, rows = Console(), []
+    out.mkdir(parents=True, exist_ok=True)
+    for case in cases(quick):
+        runs = minimize_many(case.oracle, case.starts, seeds=range(1000, 1000 + SEEDS), max_evals=case.max_evals)
+        rows.append(_row(case, runs.x, runs.nfev))
+        console.print(_line(rows[-1]))
+        command = "goldstein reproduce defaults" + (" --quick" if quick else "")
+        record = {**provenance(command), "seeds": f"1000..{999 + SEEDS}", "rows": rows}
+        (out / "defaults.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    if docs is not None:
+        docs.write_text(_page(rows, command))
+    return rows
+
+
+def _row(case: Case, x: Array, nfev: Array) -> dict[str, Any]:
+    gaps = np.array([case.value(start) - case.f_star for start in case.starts])
+    left = np.array([case.value(point) - case.f_star for point in x]) / gaps
+    good = None if case.bar is None else int(np.sum(left <= case.bar))
+    return {
+        "case": case.name,
+        "max_evals": case.max_evals,
+        "nfev": int(nfev.max()),
+        "mean": float(left.mean()),
+        "median": float(np.median(left)),
+        "worst": float(left.max()),
+        "bar": case.bar,
+        "within": good,
+        "of": SEEDS,
+        "passed": None if good is None else good >= case.needed,
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    return " | ".join(_cells(row))
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    verdict = "not judged" if row["bar"] is None else f"{row['within']}/{row['of']} within {row['bar']:.0%}"
+    return [row["case"], f"{row['max_evals']:,}", *(f"{row[key]:.3%}" for key in ("mean", "median", "worst")), verdict]
+
+
+def _page(rows: list[dict[str, Any]], command: str) -> str:
+    head = ["case", "evaluations", "mean", "median", "worst", "verdict"]
+    lines = [
+        "# Defaults",
+        "",
+        "What `gs.minimize(f, x0, max_evals=N)` reaches with no other setting: the share of f(x0) − f* that is left, "
+        f"over {SEEDS} seeds. Made by `{command}`; the numbers are in `results/defaults.json`.",
+        "",
+        "| " + " | ".join(head) + " |",
+        "|" + " --- |" * len(head),
+    ]
+    return "\n".join(lines + ["| " + " | ".join(_cells(row)) + " |" for row in rows]) + "\n"
+
+
+class _Failing:
+    """‖x−1‖₁ that fails at random, one time in five."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(99)
+
+    def __call__(self, x: Array) -> float:
+        return np.nan if self.rng.random() < 0.2 else float(np.abs(x - 1).sum())
+
+
+class _Noisy(_Failing):
+    """‖x−1‖₁ with noise that cannot be replayed."""
+
+    def __call__(self, x: Array) -> float:
+        return float(np.abs(x - 1).sum() + 0.1 * self.rng.standard_normal())
+
+
+def _jitted_l1() -> Any:
+    from numba import njit
+
+    @njit(nogil=True, fastmath={"reassoc"})
+    def value(x, value_scale, coordinate_scale):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for j in range(x.size):
+            total += abs(x[j] / coordinate_scale - 1.0)
+        return value_scale * total
+
+    return value
+
+
+def _jitted_deviation() -> Any:
+    from numba import njit
+
+    @njit(nogil=True)
+    def value(x, i, rows, targets):  # type: ignore[no-untyped-def]
+        total = -targets[i]
+        for j in range(x.size):
+            total += rows[i, j] * x[j]
+        return abs(total)
+
+    return value

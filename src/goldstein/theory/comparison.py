@@ -1,0 +1,165 @@
+"""All methods side by side: what each costs by its theorem, what it needs, and which is cheapest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from numbers import Integral
+
+from goldstein.theory.bounds import positive
+from goldstein.theory.planning import BLOCKS, CONVEX, PLANS, plan
+from goldstein.theory.plans import Plan, written
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of a `Comparison`.
+
+    Attributes
+    ----------
+    method : str
+        Its name, with the learner if it has a choice of them.
+    plan : Plan
+        Its plan, with all parameters.
+    needs : str
+        What it asks the oracle for, and of f.
+    guarantee : str
+        The quantity that its theorem bounds, and in what sense.
+    mark : str
+        "cheapest", "cheapest from values", both or nothing.
+    """
+
+    method: str
+    plan: Plan
+    mark: str = ""
+
+    @property
+    def needs(self) -> str:
+        """What it asks the oracle for, and of f."""
+        return self.plan.oracle + (", convex f" if self.plan.name in CONVEX else "")
+
+    @property
+    def guarantee(self) -> str:
+        """The quantity that its theorem bounds, and in what sense."""
+        return self.plan.claim
+
+    @property
+    def cost(self) -> str:
+        """The evaluations as they are shown: exact, or the worst case."""
+        return ("" if self.plan.exact else "≤ ") + written(self.plan.evaluations)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every method's plan for one goal, cheapest first; made by `compare`.
+
+    Iterating gives the rows, `str` the table. A gradient counts as one evaluation, like a value.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        By rising number of evaluations.
+    left_out : tuple of str
+        Which methods are not there, and why.
+    """
+
+    rows: tuple[Row, ...]
+    left_out: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def cheapest(self) -> Plan:
+        """The plan with the fewest evaluations."""
+        return self.rows[0].plan
+
+    @property
+    def cheapest_from_values(self) -> Plan:
+        """The plan with the fewest evaluations among those that need no gradients."""
+        return next(row.plan for row in self.rows if row.plan.oracle == "values")
+
+    def __str__(self) -> str:
+        lines = [("method", "needs", "evaluations", "expected", "guarantee", "")]
+        for row in self.rows:
+            mean = row.plan.expected_evaluations
+            expected = "" if mean is None else written(float(round(mean)) if mean >= 1e15 else round(mean))
+            lines.append((row.method, row.needs, row.cost, expected, row.guarantee, row.mark and f"◀ {row.mark}"))
+        sides, widths = "<<>><<", [max(len(line[k]) for line in lines) for k in range(6)]
+        table = ["  ".join(f"{text:{sides[k]}{widths[k]}}" for k, text in enumerate(line)).rstrip() for line in lines]
+        return "\n".join([*table, *self.left_out])
+
+
+def compare(
+    *,
+    d: int,
+    L: float,
+    gap: float | None = None,
+    delta: float,
+    epsilon: float,
+    radius: float | None = None,
+    constants: str = "sharp",
+) -> Comparison:
+    """Return what every method costs by its theorem for one and the same goal.
+
+    Parameters
+    ----------
+    d, L, gap, delta, epsilon, constants
+        As in `plan`.
+    radius : float, optional
+        R = dist(x0, argmin f) or an upper bound, and with it the promise that f is convex: the methods for convex f
+        are listed only then.
+
+    Returns
+    -------
+    Comparison
+
+    Notes
+    -----
+    The number of evaluations is that of all iterations of a plan, exact where nothing else is said; "≤" marks the worst
+    case of a method that ends by itself, often much earlier. "expected" is the mean when the answer is drawn at random
+    and the run stopped there. Rows are sorted and marked by the former.
+
+    Examples
+    --------
+    >>> from goldstein import theory
+    >>> table = theory.compare(d=10, L=1, gap=1, delta=0.5, epsilon=0.3)
+    >>> table.cheapest_from_values.name, table.cheapest.name
+    ('gfm', 'o2nc')
+    >>> for row in list(table)[:3]:
+    ...     print(f"{row.method:14}  {row.needs:9}  {row.plan.evaluations:6,}  {row.mark}".rstrip())
+    o2nc (ogd)      gradients   2,000  cheapest
+    o2nc (adagrad)  gradients   7,340
+    gfm             values     42,584  cheapest from values
+    """
+    from goldstein.methods.cutting_plane import MOST_VARIABLES
+
+    d, left_out, rows = positive("d", d, Integral), [], []
+    if radius is None:
+        left_out.append(f"Left out: {', '.join(m for m in PLANS if m in CONVEX)}, for convex f, which need radius.")
+    if d > MOST_VARIABLES:
+        left_out.append(f"Left out: cutting-plane, for at most {MOST_VARIABLES} variables.")
+    for name in PLANS:
+        if (name in CONVEX and radius is None) or (name == "cutting-plane" and d > MOST_VARIABLES):
+            continue
+        for learner in ("ogd", "adagrad") if name in BLOCKS else (None,):
+            made = plan(
+                name,
+                d=d,
+                L=L,
+                gap=gap,
+                delta=delta,
+                epsilon=epsilon,
+                radius=radius,
+                constants=constants,
+                learner=learner,
+            )
+            rows.append(Row(name if learner is None else f"{name} ({learner})", made))
+    rows.sort(key=lambda row: row.plan.evaluations)
+    first, from_values = rows[0], next(row for row in rows if row.plan.oracle == "values")
+    marks = {id(from_values): "cheapest from values"}
+    marks[id(first)] = "cheapest, from values too" if first is from_values else "cheapest"
+    return Comparison(tuple(replace(row, mark=marks.get(id(row), "")) for row in rows), tuple(left_out))

@@ -1,0 +1,141 @@
+"""From a method's name and what is known about the problem to its plan."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from numbers import Integral
+
+from goldstein.theory import first_order, zeroth_order
+from goldstein.theory.bounds import constants as constants_of
+from goldstein.theory.bounds import positive
+from goldstein.theory.plans import Goal, Plan
+
+PLANS: dict[str, Callable[[Goal], Plan]] = {
+    "gfm": zeroth_order.gfm,
+    "gfm+": zeroth_order.gfm_plus,
+    "ws-gfm": zeroth_order.ws_gfm,
+    "ws-gfm+": zeroth_order.ws_gfm_plus,
+    "one-phase": zeroth_order.one_phase,
+    "zo-o2nc": zeroth_order.zo_o2nc,
+    "singd": first_order.singd,
+    "psingd": first_order.psingd,
+    "o2nc": first_order.o2nc,
+    "ingd": first_order.ingd,
+    "pingd": first_order.pingd,
+    "cutting-plane": first_order.cutting_plane,
+}
+CONVEX = {"ws-gfm", "ws-gfm+", "one-phase"}
+PRINTED = {"gfm+", *CONVEX}
+BLOCKS = {"zo-o2nc", "o2nc"}
+NOISY_GRADIENTS = {"singd", "psingd", "o2nc"}
+
+
+def plan(
+    method: str,
+    *,
+    d: int,
+    L: float,
+    gap: float | None = None,
+    delta: float,
+    epsilon: float,
+    radius: float | None = None,
+    constants: str = "sharp",
+    parameters: str = "repaired",
+    batch_size: int = 1,
+    noise: float | None = None,
+    learner: str | None = None,
+    failure_probability: float = 0.05,
+) -> Plan:
+    """Return the parameters and the cost with which a method reaches (δ, ε)-Goldstein stationarity.
+
+    Parameters
+    ----------
+    method : str
+        From values: "gfm", "gfm+", "zo-o2nc"; for convex f, and with `radius`, also "ws-gfm", "ws-gfm+", "one-phase".
+        From gradients: "singd", "psingd", "o2nc". From exact values and gradients: "ingd", "pingd", "cutting-plane".
+    d, L, constants
+        As in `constants`, which calls the last one `kind`.
+    gap : float, optional
+        Δ = f(x0) − inf f or an upper bound; L·radius when not given, and never more than that.
+    delta, epsilon : float
+        The goal: E dist(0, ∂_δ f(x_out)) ≤ ε.
+    radius : float, optional
+        R = dist(x0, argmin f) or an upper bound.
+    parameters : {"repaired", "printed"}, optional
+        "printed": as the paper prints them, with a warning that says what is wrong. Where it prints none (ζ,
+        and GFM as a second phase) ours are used.
+    batch_size : int, optional
+        Pairs in each step of "gfm": more of them mean fewer, longer steps.
+    noise : float, optional
+        s with E‖∇F(x; ξ) − ∇f(x)‖² ≤ s², for "singd", "psingd" and "o2nc"; 0 for exact gradients. At most L, which is
+        also what is assumed when it is not given.
+    learner : {"ogd", "adagrad"}, optional
+        Of "zo-o2nc" and "o2nc"; "ogd" unless given. "adagrad" costs 3.7 times as much and takes no step from L.
+    failure_probability : float, optional
+        γ: "ingd", "pingd" and "cutting-plane" end within their evaluations with probability 1 − γ.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> from goldstein import theory
+    >>> plan = theory.plan("gfm+", d=10, L=1, gap=1, delta=0.5, epsilon=0.3)
+    >>> plan.iterations, plan.parameters["epoch_length"], plan.evaluations
+    (764, 9, 191370)
+    >>> theory.plan("zo-o2nc", d=10, L=1, gap=1, delta=0.5, epsilon=0.3).evaluations
+    48928
+    """
+    if method not in PLANS:
+        raise ValueError(f"There is no plan for {method!r}; there is one for {', '.join(PLANS)}.")
+    if parameters not in ("repaired", "printed"):
+        raise ValueError(f'parameters is "repaired" or "printed", got {parameters!r}.')
+    if parameters == "printed" and method not in PRINTED:
+        raise ValueError(f'The paper prints no parameters for "{method}": use parameters="repaired".')
+    batch_size = positive("batch_size", batch_size, Integral)
+    if batch_size != 1 and method != "gfm":
+        raise ValueError(f'batch_size can be chosen for "gfm" only; "{method}" takes it from its theorem.')
+    if learner is not None and method not in BLOCKS:
+        raise ValueError(f'learner can be chosen for "zo-o2nc" and "o2nc" only; "{method}" has none.')
+    if learner not in (None, *first_order.REGRET):
+        raise ValueError(f'learner is "ogd" or "adagrad", got {learner!r}.')
+    if noise is not None and method not in NOISY_GRADIENTS:
+        raise ValueError(f'noise is for "singd", "psingd" and "o2nc" only; "{method}" asks for no noisy gradients.')
+    c, epsilon = constants_of(d, L, delta, constants), positive("epsilon", epsilon)
+    R = math.inf if radius is None else positive("radius", radius)
+    least = min(math.inf if gap is None else positive("gap", gap), float(L) * R)
+    if radius is None and (method in CONVEX or gap is None):
+        wanted = "" if method in CONVEX else "gap = f(x0) − inf f, or "
+        raise ValueError(f'"{method}" needs {wanted}radius = dist(x0, argmin f).')
+    if noise is not None and positive("noise", noise, zero=True) > L:
+        raise ValueError(f"noise is at most L, since L² bounds the mean square of all gradients; got {noise}.")
+    if not positive("failure_probability", failure_probability) < 1:
+        raise ValueError(f"failure_probability must lie between 0 and 1, got {failure_probability}.")
+    goal = Goal(
+        int(d),
+        float(L),
+        float(delta),
+        epsilon,
+        gap=least,
+        radius=R,
+        constants=c,
+        printed=parameters == "printed",
+        batch_size=batch_size,
+        noise=None if noise is None else float(noise),
+        learner=learner or "ogd",
+        failure_probability=float(failure_probability),
+    )
+    try:
+        made = PLANS[method](goal)
+        float(made.evaluations)
+    except (OverflowError, ZeroDivisionError):
+        raise ValueError(
+            f"With L = {L:g}, delta = {delta:g}, epsilon = {epsilon:g} the plan leaves the range of floating point: "
+            "take a larger epsilon or delta, or rescale."
+        ) from None
+    for sentence in made.defects:
+        warnings.warn(sentence, UserWarning, stacklevel=2)
+    return made

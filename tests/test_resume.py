@@ -1,0 +1,377 @@
+"""A resumed run equals the uninterrupted one bit for bit, and a checkpoint on disk is always a whole one.
+
+This file is also the program of the other processes that its tests start: `python test_resume.py rest folder`.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import goldstein as gs
+from goldstein import Checkpoint, Status
+from goldstein.methods import resolve
+from goldstein.steps import HalveOnPlateau, InverseSqrt, LinearDecay
+
+pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
+X0 = np.array([1.0, -0.5, 0.25, 2.0])
+HALF = 30
+
+RULES = {
+    "constant": 0.01,
+    "sqrt": InverseSqrt(0.05),
+    "plateau": HalveOnPlateau(0.02, patience=3),
+    "decay": LinearDecay(0.02, iterations=50),
+    "horizon": LinearDecay(0.02),
+}
+METHODS = {
+    "gfm": lambda step: gs.GFM(0.1, step, 2),
+    "gfm-loo": lambda step: gs.GFM(0.1, step, 4, estimator="loo", directions="orthogonal"),
+    "gfm+": lambda step: gs.GFMPlus(0.1, step, 4, 2),
+    "ws-gfm": lambda step: gs.WarmStart(gs.GFM(0.05, step), gs.GFM(0.1, step, 2), iterations=20),
+    "ws-gfm+": lambda step: gs.WarmStart(gs.GFM(0.05, step), gs.GFMPlus(0.1, step, 4, 2), iterations=40),
+    "ws-half": lambda step: gs.WarmStart(gs.GFM(0.05, step), gs.GFMPlus(0.1, step, 4, 2)),
+}
+METHODS_WITHOUT_RULE = {
+    "auto": lambda step: resolve("auto", {}),
+    "gfm by name": lambda step: resolve("gfm", {}),
+    "ws-gfm+ by name": lambda step: resolve("ws-gfm+", {}),
+    "zo-o2nc": lambda step: gs.ZOO2NC(0.5, 7, batch_size=2),
+    "o2nc": lambda step: gs.O2NC(0.5, 7),
+}
+OUTPUTS = [None, "average", "random", "best"]
+
+
+def value(x, xi=0) -> float:
+    return float(np.abs(x - 0.1 * np.sin(xi + np.arange(x.size))).sum())
+
+
+def gradient(x, xi=0):
+    return np.sign(x - 0.1 * np.sin(xi + np.arange(x.size)))
+
+
+FUNCTIONS = {
+    "bare": value,
+    "deterministic": gs.Deterministic(value, grad=gradient),
+    "sum": gs.FiniteSum(value, 1000, grad=gradient),
+    "expectation": gs.Expectation(value, lambda rng, k: rng.normal(size=k)),
+    "seeded": gs.Seeded(value),
+}
+
+
+def _cases() -> dict[str, tuple[gs.Method, str | None, str, str]]:
+    """Return every method × step rule × output rule; how the first half ends and the function take turns."""
+    cases = {}
+    for (m, method), (r, rule), (o, output) in product(*map(enumerate, (METHODS, RULES, OUTPUTS))):
+        knows_the_end = rule == "horizon" or method == "ws-half"
+        how = ("evals" if knows_the_end else "limit", "callback")[(m + r + o) % 2]
+        function = list(FUNCTIONS)[(m + r + 2 * o) % len(FUNCTIONS)]
+        cases[f"{method}-{rule}-{output}-{how}-{function}"] = METHODS[method](RULES[rule]), output, how, function
+    for (method, make), output, how in product(METHODS_WITHOUT_RULE.items(), OUTPUTS, ("callback", "evals")):
+        cases[f"{method}-{output}-{how}-sum"] = make(None), output, how, "sum"
+    return cases
+
+
+CASES = _cases()
+ONE = next(case for case in CASES if case.startswith("gfm+-sqrt") and "-limit-" in case)
+
+
+def stop_halfway(intermediate_result) -> None:
+    if intermediate_result.nit >= HALF:
+        raise StopIteration
+
+
+def play(case: str, part: str, path: Path | None = None) -> dict[str, str]:
+    """Run the whole of a case, its first half, or the rest of it; halves end by the limit or by the callback."""
+    method, output, how, function = CASES[case]
+    limits = {"max_evals": 301} if how == "evals" else {"max_iter": 2 * HALF}
+    if part == "half" and how == "limit":
+        limits = {"max_iter": HALF}
+    callback = stop_halfway if part == "half" and how != "limit" else None
+    return summary(
+        gs.minimize(FUNCTIONS[function], X0, method, output=output, callback=callback, checkpoint=path, rng=5, **limits)
+    )
+
+
+def summary(res: gs.Result) -> dict[str, str]:
+    """Return everything in a result, to the last bit."""
+    parts = {name: repr(res[name]) for name in ("fun", "fun_stderr", "nfev", "nfev_diagnostic", "ngev", "nit", "nfail")}
+    parts |= {"x": res.x.tobytes().hex(), "status": res.status.name, "message": res.message}
+    return parts | {f"history.{name}": column.tobytes().hex() for name, column in res.history.items()}
+
+
+def other_process(*args: object, **kwargs) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, __file__, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """The rest of every case, run by another process from the checkpoints that this one left halfway."""
+    folder = tmp_path_factory.mktemp("halves")
+    for case in CASES:
+        play(case, "half", folder / case)
+    answer = other_process("rest", folder)
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_resumed_in_another_process_equals_the_uninterrupted_one(case, resumed):
+    assert resumed[case] == play(case, "whole")
+
+
+@pytest.mark.parametrize("function", ["bare", "sum"])
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_every_checkpoint_on_the_way_leads_to_the_same_end(tmp_path, function, output):
+    path, copies = tmp_path / "run.npz", []
+
+    def keep(intermediate_result):
+        if path.exists():
+            copies.append(shutil.copy(path, tmp_path / f"{len(copies)}.npz"))
+
+    settings = {"max_evals": 2000, "stop": gs.stop.Target(2.2, samples=20), "output": output, "rng": 0}
+    method = gs.GFM(0.1, 0.01, 2)
+    res = gs.minimize(FUNCTIONS[function], X0, method, checkpoint=Checkpoint(path, every=0), callback=keep, **settings)
+    assert res.status is Status.CRITERION or output == "random"
+    assert res.nfev_diagnostic > 1
+    assert len(copies) > 20
+    for copy in [copies[0], copies[len(copies) // 2], *copies[-3:]]:
+        again = gs.minimize(FUNCTIONS[function], X0, method, checkpoint=copy, **settings)
+        assert summary(again) == summary(res)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "-plateau-" in case])
+def test_a_finished_run_that_is_started_again_gives_the_same_result(case, tmp_path):
+    once = play(case, "whole", tmp_path / "run.npz")
+    assert play(case, "rest", tmp_path / "run.npz") == once
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_the_seed_is_in_the_checkpoint(tmp_path, output):
+    method = gs.GFM(0.1, 0.01)
+    whole = gs.minimize(FUNCTIONS["sum"], X0, method, max_iter=200, output=output, rng=1)
+    for other in (None, 2, 3):  # a resumed run needs no rng, and does not mind another
+        path = tmp_path / f"{other}.npz"
+        keys = {"max_iter": 200, "output": output, "checkpoint": path}
+        gs.minimize(FUNCTIONS["sum"], X0, method, callback=stop_halfway, rng=1, **keys)
+        assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, rng=other, **keys)) == summary(whole)
+
+
+@pytest.mark.parametrize("method", [gs.GFM(0.1, 0.01, 10), gs.GFMPlus(0.1, 0.01, 5, 4)], ids=["gfm", "gfm+"])
+@pytest.mark.parametrize("half", range(200, 216, 3))
+def test_a_budget_can_be_raised_wherever_it_ended(tmp_path, method, half):
+    whole = gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=500, rng=0)
+    gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=half, rng=0, checkpoint=tmp_path / "run.npz")
+    rest = gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=500, rng=0, checkpoint=tmp_path / "run.npz")
+    assert (rest.x == whole.x).all()
+    assert (rest.nfev, rest.nit, rest.fun) == (whole.nfev, whole.nit, whole.fun)
+
+
+@pytest.mark.parametrize("function", ["deterministic", "sum"])
+def test_a_budget_below_what_was_used_asks_for_nothing_more(tmp_path, function):
+    path = tmp_path / "run.npz"
+    first = gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), max_evals=500, rng=0, checkpoint=path)
+    res = gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), max_evals=100, rng=0, checkpoint=path)
+    assert res.nit == first.nit
+    assert res.nfev <= first.nfev
+    assert res.status is Status.MAX_EVALS
+
+
+BIT_GENERATORS = ["PCG64", "PCG64DXSM", "SFC64", "MT19937", "Philox"]
+
+
+@pytest.mark.parametrize("bits", BIT_GENERATORS)
+def test_any_bit_generator_of_numpy_can_be_resumed(tmp_path, bits):
+    def rng():
+        return np.random.Generator(getattr(np.random, bits)(7))
+
+    keys = {"max_iter": 2 * HALF, "output": "random"}
+    whole = gs.minimize(FUNCTIONS["sum"], X0, METHODS["gfm+"](0.01), rng=rng(), **keys)
+    keys["checkpoint"] = tmp_path / "run.npz"
+    gs.minimize(FUNCTIONS["sum"], X0, METHODS["gfm+"](0.01), rng=rng(), callback=stop_halfway, **keys)
+    assert summary(gs.minimize(FUNCTIONS["sum"], X0, METHODS["gfm+"](0.01), rng=rng(), **keys)) == summary(whole)
+
+
+@pytest.mark.parametrize("bits", BIT_GENERATORS)
+def test_the_same_seed_gives_the_same_result_however_numpy_prints(bits):
+    def run():
+        rng = np.random.Generator(getattr(np.random, bits)(7))
+        return summary(gs.minimize(FUNCTIONS["sum"], X0, gs.GFM(0.1, 0.01), max_evals=200, output="random", rng=rng))
+
+    usual = run()
+    with np.printoptions(threshold=2, linewidth=20):
+        assert run() == usual
+
+
+OTHERS = {
+    "method": {"method": gs.GFM(0.2, 0.01)},
+    "x0": {"x0": X0 + 1},
+    "limits": {"method": gs.GFM(0.1, LinearDecay(0.01)), "max_iter": 41},
+    "oracle": {"fun": FUNCTIONS["deterministic"]},
+    "output": {"output": "average"},
+    "x_scale": {"x0": 0 * X0, "x_scale": 2.0},
+    "bounds": {"bounds": [(-3, 3)] * 4},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_checkpoint_of_another_run_is_refused_in_one_sentence(tmp_path, name):
+    base = {"fun": FUNCTIONS["sum"], "x0": X0, "method": gs.GFM(0.1, 0.01), "max_iter": 40, "rng": 0}
+    base |= {key: value for key, value in OTHERS[name].items() if key == "method" and name == "limits"}
+    base |= {"x0": 0 * X0} if name == "x_scale" else {}
+    gs.minimize(**base, checkpoint=tmp_path / "run.npz")
+    before = (tmp_path / "run.npz").read_bytes()
+    with pytest.raises(ValueError, match=rf"belongs to another run: its {name} ") as caught:
+        gs.minimize(**(base | OTHERS[name]), checkpoint=tmp_path / "run.npz")
+    assert str(caught.value).count("\n") == 0
+    assert (tmp_path / "run.npz").read_bytes() == before
+
+
+def test_a_checkpoint_holds_plain_data_only(tmp_path):
+    gs.minimize(FUNCTIONS["sum"], X0, METHODS["ws-gfm+"](0.01), max_iter=50, rng=0, checkpoint=tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz", allow_pickle=False) as file:
+        assert all(file[name].dtype.kind in "fiu" for name in file.files)
+        assert isinstance(json.loads(file["json"].tobytes()), dict)
+
+
+def _disk_full(*args, **kwargs):
+    if hasattr(args[0], "write"):
+        args[0].write(b"PK\x03\x04 the first bytes of an archive")
+    raise OSError("disk full")
+
+
+@pytest.mark.parametrize("where", ["numpy.savez", "os.fsync", "os.replace"])
+def test_a_failure_while_saving_leaves_the_checkpoint_before_it(tmp_path, monkeypatch, where):
+    path = tmp_path / "run.npz"
+    play(ONE, "half", path)
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(where, _disk_full)
+        with pytest.raises(OSError, match="disk full"):
+            play(ONE, "rest", path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
+    assert play(ONE, "rest", path) == play(ONE, "whole")
+
+
+def test_a_process_killed_while_saving_leaves_the_checkpoint_before_it(tmp_path):
+    killed = other_process("die-in-save", tmp_path / "run.npz")
+    assert killed.returncode == 7, killed.stderr
+    assert len(list(tmp_path.iterdir())) == 2  # the checkpoint and what was left half-written
+    assert play(ONE, "rest", tmp_path / "run.npz") == play(ONE, "whole")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_a_damaged_file_is_named_and_left_alone(tmp_path, share):
+    path = tmp_path / "run.npz"
+    play(ONE, "half", path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=r"run\.npz is not a goldstein checkpoint, or it is damaged"):
+        play(ONE, "rest", path)
+    assert len(path.read_bytes()) == int(share * len(whole))
+
+
+def test_a_file_of_another_kind_or_format_is_refused(tmp_path):
+    np.savez(tmp_path / "other.npz", x=X0)
+    with pytest.raises(ValueError, match="not a goldstein checkpoint"):
+        Checkpoint(tmp_path / "other.npz").load()
+    np.savez(tmp_path / "newer.npz", json=np.frombuffer(b'{"format": 999}', np.uint8))
+    with pytest.raises(ValueError, match="has checkpoint format 999"):
+        Checkpoint(tmp_path / "newer.npz").load()
+
+
+@pytest.mark.parametrize("function", ["bare", "sum"])
+def test_ctrl_c_returns_the_run_so_far_and_saves_it(tmp_path, function):
+    path, limits = tmp_path / "run.npz", {"max_iter": 2 * HALF}
+    command = [sys.executable, __file__, "interrupted", str(path), function]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "inside the function\n"
+        process.send_signal(signal.SIGINT)
+        answer = json.loads(process.communicate(timeout=60)[0])
+    assert answer["status"] == "INTERRUPTED"
+    assert answer["nfev"] == answer["calls"] == 47
+    assert not answer["success"]
+    assert answer["nit"] > 5
+    whole = gs.minimize(FUNCTIONS[function], X0, METHODS["gfm"](0.01), rng=0, **limits)
+    rest = gs.minimize(FUNCTIONS[function], X0, METHODS["gfm"](0.01), rng=0, checkpoint=path, **limits)
+    assert (rest.x == whole.x).all()
+    assert (rest.fun, rest.nit) == (whole.fun, whole.nit)
+    # The values of the interrupted query were asked for twice, and both times count.
+    assert whole.nfev < rest.nfev < whole.nfev + 4
+
+
+@pytest.mark.parametrize("at", [3, 10, 55, "callback"])
+@pytest.mark.parametrize(
+    "make", [*METHODS.values(), *METHODS_WITHOUT_RULE.values()], ids=[*METHODS, *METHODS_WITHOUT_RULE]
+)
+def test_wherever_ctrl_c_hits_the_run_can_go_on(tmp_path, make, at):
+    calls, path = 0, tmp_path / "run.npz"
+    method, keys = make(0.01), {"max_iter": 2 * HALF, "rng": 0, "output": "average"}
+
+    def interrupted(x):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise KeyboardInterrupt
+        return value(x)
+
+    def callback(intermediate_result):
+        if at == "callback" and intermediate_result.nit == HALF:
+            raise KeyboardInterrupt
+
+    oracle = gs.Deterministic(interrupted, grad=lambda x: interrupted(x) * 0 + gradient(x))
+    res = gs.minimize(oracle, X0, method, callback=callback, checkpoint=path, **keys)
+    assert res.status is Status.INTERRUPTED
+    assert res.nfev + res.ngev == calls
+    assert path.exists()
+    rest = gs.minimize(FUNCTIONS["deterministic"], X0, method, checkpoint=path, **keys)
+    whole = gs.minimize(FUNCTIONS["deterministic"], X0, method, **keys)
+    assert (rest.x == whole.x).all()
+    assert rest.nit == whole.nit
+
+
+def _rest(folder: str) -> None:
+    print(json.dumps({case: play(case, "rest", Path(folder) / case) for case in CASES}))
+
+
+def _die_in_save(path: str) -> None:
+    play(ONE, "half", Path(path))
+
+    def savez(file, **arrays):
+        file.write(b"PK\x03\x04 the first bytes of an archive")
+        file.flush()
+        os._exit(7)
+
+    np.savez = savez
+    play(ONE, "rest", Path(path))
+
+
+def _interrupted(path: str, function: str) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have told its children to ignore it
+    calls = 0
+
+    def slow(*args):
+        nonlocal calls
+        calls += 1
+        if calls == 47:
+            print("inside the function", flush=True)
+            time.sleep(60)
+        return value(*args)
+
+    fun = gs.FiniteSum(slow, 1000) if function == "sum" else slow
+    res = gs.minimize(fun, X0, METHODS["gfm"](0.01), max_iter=2 * HALF, rng=0, checkpoint=path)
+    print(json.dumps({"calls": calls, "status": res.status.name} | {k: res[k] for k in ("nfev", "nit", "success")}))
+
+
+if __name__ == "__main__":
+    {"rest": _rest, "die-in-save": _die_in_save, "interrupted": _interrupted}[sys.argv[1]](*sys.argv[2:])
