@@ -14,12 +14,14 @@ from goldstein.methods import (
     CuttingPlane,
     GFMPlus,
     Method,
+    OnePhase,
     WarmStart,
 )
 from goldstein.minimize import minimize, scipy_method
 from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Seeded, Unreplayable
 from goldstein.query import Query
 from goldstein.result import Result, Status
+from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_norm, value_gap_bound
 
 __version__ = "0.1.0"
 
@@ -39,6 +41,7 @@ __all__ = [
     "GFMPlus",
     "ManyResults",
     "Method",
+    "OnePhase",
     "Oracle",
     "Query",
     "Result",
@@ -46,12 +49,16 @@ __all__ = [
     "Status",
     "Unreplayable",
     "WarmStart",
+    "certify",
+    "min_norm_hull",
     "minimize",
     "minimize_many",
     "projection",
     "scipy_method",
+    "smoothed_gradient_norm",
     "smoothing",
     "steps",
     "stop",
     "theory",
+    "value_gap_bound",
 ]

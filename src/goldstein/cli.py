@@ -1,7 +1,5 @@
 """The command `goldstein` (extra: cli)."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

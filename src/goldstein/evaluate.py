@@ -96,7 +96,11 @@ class Evaluator:
             self._map = workers
 
     def __call__(self, query: Query) -> Array:
-        """Answer a query; row order is kept."""
+        """Answer a query; row order is kept. In the coordinates x / x_scale a gradient is x_scale times the user's."""
+        answer = self._answer(query)
+        return answer * self.x_scale if query.order == 1 and self.x_scale is not None else answer
+
+    def _answer(self, query: Query) -> Array:
         points = query.points if self.x_scale is None else query.points * self.x_scale
         bare = Query(points, query.samples, query.order)
         if self._map is None or len(query) < 2:

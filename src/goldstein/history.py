@@ -11,7 +11,8 @@ from goldstein.query import Array
 from goldstein.state import State
 
 RECORDS = 250
-COLUMNS = ("nfev", "nit", "fun", "gradient_norm", "step", "nfail", "monitor")
+COLUMNS = ("nfev", "ngev", "nit", "fun", "gradient_norm", "step", "nfail", "monitor")
+COUNTS = ("nfev", "ngev", "nit", "nfail")
 
 
 class History(Mapping[str, Array]):
@@ -19,8 +20,8 @@ class History(Mapping[str, Array]):
 
     Attributes
     ----------
-    nfev, nit, nfail : ndarray
-        Evaluations, iterations and failed evaluations so far.
+    nfev, ngev, nit, nfail : ndarray
+        Values, gradients, iterations and failed evaluations so far.
     fun : ndarray
         Mean of the values evaluated since the record before: a free estimate of f around the iterates.
     gradient_norm, step : ndarray
@@ -30,6 +31,7 @@ class History(Mapping[str, Array]):
     """
 
     nfev: Array
+    ngev: Array
     nit: Array
     fun: Array
     gradient_norm: Array
@@ -38,10 +40,7 @@ class History(Mapping[str, Array]):
     monitor: Array
 
     def __init__(self, columns: Mapping[str, list[float]]) -> None:
-        self._columns = {
-            name: np.array(columns[name], dtype=np.int64 if name in ("nfev", "nit", "nfail") else float)
-            for name in COLUMNS
-        }
+        self._columns = {name: np.array(columns[name], dtype=np.int64 if name in COUNTS else float) for name in COLUMNS}
         self.__dict__.update(self._columns)
 
     def __getitem__(self, name: str) -> Array:
@@ -93,6 +92,6 @@ class Recorder(State):
         if not self.bounded and len(self.columns["nfev"]) > 2 * RECORDS:
             for name in COLUMNS:
                 del self.columns[name][1::2]
-            self.spacing = row["nfev"] / RECORDS
-        self.due = row["nfev"] + self.spacing
+            self.spacing = (row["nfev"] + row["ngev"]) / RECORDS
+        self.due = row["nfev"] + row["ngev"] + self.spacing
         return row["fun"], lowest

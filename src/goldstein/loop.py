@@ -185,6 +185,7 @@ class Session:
         state, count = self.run.state, self.counters
         return self.recorder.record(
             nfev=count.nfev,
+            ngev=count.ngev,
             nit=state.nit,
             gradient_norm=state.gradient_norm,
             step=state.step,
@@ -209,7 +210,7 @@ class Session:
 
     def _close(self, status: Status) -> Generator[Query, Array, Result]:
         """Estimate f at the answer on fresh ξ; with several candidates on common ξ, take the best."""
-        if self.recorder.columns["nfev"][-1] < self.counters.nfev:
+        if self.recorder.columns["nit"][-1] < self.run.nit or self.recorder.columns["nfev"][-1] < self.counters.nfev:
             self._note()
         candidates = self._candidates()
         left = self._left(0)
@@ -381,7 +382,9 @@ def drive(session: Session, evaluate: Callable[[Query], Array]) -> Result:
             try:
                 values = evaluate(query)
             except BaseException as error:
-                session.counters.nfev += min(getattr(error, "evaluated", len(query)), len(query))
+                asked = min(getattr(error, "evaluated", len(query)), len(query))
+                session.counters.nfev += asked if query.order == 0 else 0
+                session.counters.ngev += asked if query.order == 1 else 0
                 if isinstance(error, StopIteration):
                     raise RuntimeError(
                         "The function raised StopIteration; only callbacks stop a run that way."

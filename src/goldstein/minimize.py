@@ -131,6 +131,8 @@ def minimize(
         max_evals = 1000 * (x.size + 1)
         notes.append(f"No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}.")
     chosen = resolve(method, options)
+    if output == "best" and not chosen.sees_values:
+        raise ValueError(f"{chosen.name} asks for gradients only, so it cannot tell which iterate is best.")
     allowed = as_projection(bounds, projection, x.size)
     generator = as_generator(rng)
     criteria = _criteria(stop)

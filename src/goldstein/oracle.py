@@ -198,6 +198,14 @@ class Expectation(Oracle):
         `sample(rng, k)` returns k independent draws, an array whose first axis has length k.
     args, vectorized, grad
         As in `Deterministic`.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> oracle = gs.Expectation(lambda x, xi: abs(x - xi).sum(), lambda rng, k: rng.normal(1, 0.1, size=(k, 2)))
+    >>> res = gs.minimize(oracle, np.zeros(2), max_evals=5000, rng=0)
+    >>> bool(np.allclose(res.x, 1, atol=0.1))
+    True
     """
 
     def __init__(
@@ -236,6 +244,15 @@ class Seeded(Oracle):
         The same seed must give the same noise.
     args, vectorized
         As in `Deterministic`.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> def simulate(x, seed):
+    ...     return abs(x - np.random.default_rng(seed).normal(1, 0.1, size=x.size)).sum()
+    >>> res = gs.minimize(gs.Seeded(simulate), np.zeros(2), max_evals=5000, rng=0)
+    >>> bool(np.allclose(res.x, 1, atol=0.1))
+    True
     """
 
     def __init__(self, fun: Callable[..., Any], args: Sequence[Any] = (), vectorized: bool = False) -> None:
@@ -257,6 +274,15 @@ class Unreplayable(Oracle):
     ----------
     fun, args, vectorized
         As in `Deterministic`.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> noise = np.random.default_rng(0)
+    >>> oracle = gs.Unreplayable(lambda x: abs(x - 1).sum() + 0.01 * noise.normal())
+    >>> res = gs.minimize(oracle, np.zeros(2), max_evals=5000, rng=0)
+    >>> bool(np.allclose(res.x, 1, atol=0.1))
+    True
     """
 
     replayable = False

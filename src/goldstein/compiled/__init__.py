@@ -94,7 +94,7 @@ class _Kernel:
         if used.size == 0:
             return Tally()
         etas = self._steps(state, context, used)
-        started, tally = time.perf_counter(), Tally()
+        started, tally, known = time.perf_counter(), Tally(), self._loop is not None
         for first, last, pick in _parts(tracker, aux, used.size):
             if last > first:
                 _merge(tally, self._run(state, context, tracker, etas[first:last]))
@@ -105,7 +105,8 @@ class _Kernel:
         state.step = float(etas[-1])
         context.nfev += int(used[-1])
         tally.asked = int(used[-1])
-        self.pace = (time.perf_counter() - started) / tally.asked
+        if known:  # the first chunk may have been compiled
+            self.pace = (time.perf_counter() - started) / tally.asked
         return tally
 
     def _costs(self, state: Any, k: int) -> Array:

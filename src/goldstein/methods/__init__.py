@@ -13,6 +13,7 @@ from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.ingd import INGD, PINGD
 from goldstein.methods.o2nc import O2NC, ZOO2NC
+from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probed import BUILDERS, Probed
 from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart
@@ -23,6 +24,7 @@ METHODS: dict[str, type[Method]] = {
     "gfm+": GFMPlus,
     "ws-gfm": WarmStart,
     "ws-gfm+": WarmStart,
+    "one-phase": OnePhase,
     "o2nc": O2NC,
     "zo-o2nc": ZOO2NC,
     "singd": SINGD,
@@ -73,6 +75,7 @@ __all__ = [
     "GFMPlus",
     "Method",
     "MethodState",
+    "OnePhase",
     "Run",
     "WarmStart",
     "resolve",

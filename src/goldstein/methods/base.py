@@ -64,7 +64,9 @@ class Context:
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""
         shares = [
-            done / limit for done, limit in ((self.nfev, self.max_evals), (nit, self.max_iter)) if limit is not None
+            done / max(limit, 1)
+            for done, limit in ((self.nfev, self.max_evals), (nit, self.max_iter))
+            if limit is not None
         ]
         return min(max(shares), 1.0) if shares else None
 
@@ -87,6 +89,7 @@ class Method(ABC):
     needs_replay : it evaluates the same ξ at two iterates
     needs_gradient : it asks for gradients
     deterministic_only : it needs exact values, without ξ
+    sees_values : it asks for values, so that the best iterate can be told
     output : the rule by which it chooses its answer, unless the user chooses another; "choice" lets the loop
         compare the method's `candidates` on common fresh samples
     choices : how many candidates there are then
@@ -96,6 +99,7 @@ class Method(ABC):
     needs_replay: ClassVar[bool] = False
     needs_gradient: ClassVar[bool] = False
     deterministic_only: ClassVar[bool] = False
+    sees_values: ClassVar[bool] = True
     output: ClassVar[str] = "last"
     choices: ClassVar[int] = 1
 

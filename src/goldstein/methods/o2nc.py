@@ -45,6 +45,8 @@ class O2NCState(SmoothedState):
         Sum of ‖g‖² in the current block (for AdaGrad).
     block_norm : float
         Norm of the mean gradient of the last finished block: an upper bound on dist(0, ∂_δ f(x)), up to noise.
+    fresh : bool
+        A block was finished by the last iteration.
     """
 
     position: Array = None  # type: ignore[assignment]
@@ -54,6 +56,7 @@ class O2NCState(SmoothedState):
     done: int = 0
     squares: float = 0.0
     block_norm: float = np.nan
+    fresh: bool = False
 
 
 def _begin(x: Array) -> O2NCState:
@@ -85,7 +88,7 @@ def _learn(state: O2NCState, block: Block, g: Array, *, length: int, radius: flo
         state.x, state.block_norm = state.points / length, float(np.sqrt(mean @ mean))
         zero = np.zeros_like(g)
         state.displacement, state.points, state.gradients = zero, zero, zero  # restart
-        state.done, state.squares = 0, 0.0
+        state.done, state.squares, state.fresh = 0, 0.0, True
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class _Blocks(Method):
             raise ValueError("The learner adagrad finds its own step; leave step_size out, or choose ogd.")
 
     def offer(self, state: O2NCState, left: Array) -> Array | None:
-        return state.x if state.done == 0 else None  # block means only
+        return state.x if state.fresh else None  # block means only
 
     def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
         length: int = self.block_length  # type: ignore[attr-defined]
@@ -131,6 +134,14 @@ class O2NC(_Blocks):
     ----------
     Cutkosky, Mehta, Orabona (2023). Optimal stochastic non-smooth non-convex optimization through online-to-non-convex
     conversion. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> oracle = gs.Deterministic(lambda x: abs(x).sum(), grad=np.sign)
+    >>> res = gs.minimize(oracle, np.ones(5), gs.O2NC(delta=0.5, block_length=20), max_evals=2000, rng=0)
+    >>> bool(res.fun < 1), res.ngev > 1900
+    (True, True)
     """
 
     delta: float
@@ -139,6 +150,7 @@ class O2NC(_Blocks):
     learner: str = "adagrad"
     name: ClassVar[str] = "o2nc"
     needs_gradient: ClassVar[bool] = True
+    sees_values: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.delta > 0:
@@ -156,6 +168,7 @@ class O2NC(_Blocks):
         return Query(block.z[None], xi, order=1, memory=block)
 
     def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> None:
+        state.fresh = False
         if np.isfinite(values).all():
             radius = self.delta / self.block_length
             _learn(state, query.memory, values[0], length=self.block_length, radius=radius, eta=self.step_size)
@@ -237,6 +250,7 @@ class ZOO2NC(_Blocks, ZerothOrder):
 
     def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> None:
         reading = self._read(state, context, query, values)
+        state.fresh = False
         if not reading.empty:
             radius = self.displacement or (self.delta - self.margin()) / self.block_length
             block, g = query.memory.purpose, reading.estimate()

@@ -16,6 +16,7 @@ from goldstein.methods.base import Context, Method, MethodState
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.o2nc import ZOO2NC
+from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probe import Probe
 from goldstein.methods.warm_start import WarmStart
 from goldstein.oracle import Oracle
@@ -57,6 +58,12 @@ def _warm_start(second: Callable[[Scale, Settings], Method]) -> Callable[[Scale,
     return build
 
 
+def _one_phase(scale: Scale, given: Settings) -> OnePhase:
+    settings = {"delta": max(1e-3 * scale.radius, scale.floor), "batch_size": 1, **given}
+    iterations = max(1, scale.evals // (2 * settings["batch_size"]))
+    return OnePhase(**{"step_size": Calibrated(scale.radius, iterations), **settings})
+
+
 def _zo_o2nc(scale: Scale, given: Settings) -> ZOO2NC:
     settings = {"delta": max(0.1 * scale.radius, scale.floor), "batch_size": 1, **given}
     steps = max(1, scale.evals // (2 * settings["batch_size"]))
@@ -70,6 +77,7 @@ BUILDERS: dict[str, Callable[[Scale, Settings], Method]] = {
     "gfm+": _gfm_plus,
     "ws-gfm": _warm_start(_gfm),
     "ws-gfm+": _warm_start(_gfm_plus),
+    "one-phase": _one_phase,
     "zo-o2nc": _zo_o2nc,
 }
 

@@ -99,6 +99,7 @@ class SINGD(Method):
     perturb_radius: float | None = None
     name: ClassVar[str] = "singd"
     needs_gradient: ClassVar[bool] = True
+    sees_values: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("delta", "p", "q"):

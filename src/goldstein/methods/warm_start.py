@@ -76,6 +76,9 @@ class WarmStart(Method):
     def caution(self, oracle: Oracle) -> str | None:
         return self.first.caution(oracle) or self.second.caution(oracle)
 
+    def finished(self, state: WarmStartState) -> str | None:
+        return self.second.finished(state.inner) if state.phase == 2 else None
+
     def complaints(self, state: WarmStartState) -> dict[str, str]:
         return (self.first, self.second)[state.phase - 1].complaints(state.inner)
 
