@@ -234,15 +234,15 @@ def test_an_unbounded_function_has_no_value_gap():
 
 
 def test_failed_evaluations_support_nothing():
-    def patchy(X):
-        return np.where(X[:, 0] > 0.05, np.nan, 0.0)
+    def patchy(X):  # fails in one pair of 35
+        return np.where(X[:, 0] > 0.0999, np.nan, 0.0)
 
     def patchy_grad(X):
         return np.where(X[:, :1] > 0.05, np.nan, 0.0 * X)
 
-    blind = certify(gs.Deterministic(patchy, vectorized=True), np.zeros(2), 0.1, 0.5, max_evals=2_000, rng=0)
+    blind = certify(gs.Deterministic(patchy, vectorized=True), np.zeros(2), 0.1, 0.5, max_evals=20_000, rng=0)
     assert blind.answer == "not shown"
-    assert blind.nfail > 0
+    assert 0 < blind.nfail < 0.1 * blind.nfev
     # Gradients that did come are exact all the same.
     exact = certify(gs.Deterministic(patchy, (), True, patchy_grad), np.zeros(2), 0.1, 0.5, max_evals=2_000, rng=0)
     assert exact.answer == "certified"

@@ -1,21 +1,27 @@
 """Public data sets: downloaded once, verified, cached; or read from a folder of your own.
 
 `load` gives the six LIBSVM sets of the paper's first experiment, `load_images` MNIST and Fashion-MNIST. A file is
-looked for in the folder given, then in the folder that the environment variable GOLDSTEIN_DATA names, then in the
-user's cache, where it is downloaded to if need be. Its content, decompressed, must have the known SHA-256. Parsed
-data are kept in the cache in a form that loads at once.
+taken from the folder given, or else from the folder that the environment variable GOLDSTEIN_DATA names; without
+either, from the user's cache, where it is downloaded to once. Its content, decompressed, must have the known SHA-256.
+Parsed data are kept in the cache in a form that loads at once.
 """
 
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import hashlib
+import http.client
+import math
 import os
 import sys
 import tempfile
 import urllib.error
 import urllib.request
+import warnings
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +37,7 @@ LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 BLOCK = 1 << 20
+TIMEOUT = 60.0
 
 
 class ChecksumError(ValueError):
@@ -175,24 +182,28 @@ def fetch(name: str, folder: PathLike | None = None, progress: Progress | None =
 def cache_folder() -> Path:
     """Return the folder of the user's cache, made if need be."""
     if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "goldstein"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def local_path(file: File, source: Source, folder: PathLike | None = None) -> Path | None:
-    """Return where a file is on this machine, without downloading; None when it is nowhere."""
-    named = folder if folder is not None else os.environ.get("GOLDSTEIN_DATA")
+    """Return where a file is on this machine, without downloading; None when it is not in the cache.
+
+    A folder that is named, by the argument or by GOLDSTEIN_DATA, must hold the file, itself or in its subfolder.
+    """
+    named = folder if folder is not None else os.environ.get("GOLDSTEIN_DATA") or None
     if named is not None:
         for place in (Path(named), Path(named) / source.folder):
             if (place / file.name).is_file():
                 return place / file.name
-        raise FileNotFoundError(f"{file.name} is neither in {named} nor in its subfolder {source.folder}.")
+        whose = "" if folder is not None else ", which GOLDSTEIN_DATA names,"
+        raise FileNotFoundError(f"{file.name} is neither in {named}{whose} nor in its subfolder {source.folder}.")
     path = cache_folder() / source.folder / file.name
     return path if path.is_file() else None
 
@@ -217,10 +228,11 @@ def _content(file: File, source: Source, folder: PathLike | None) -> bytes:
 
 
 def _verify(path: Path, file: File) -> bytes:
+    """Return what a file holds, decompressed, or say that it is not the right file."""
     raw = path.read_bytes()
     try:
-        content = {".bz2": bz2.decompress, ".gz": gzip.decompress}.get(path.suffix, bytes)(raw)
-    except (OSError, EOFError, ValueError) as error:
+        content = {".bz2": bz2.decompress, ".gz": gzip.decompress}.get(Path(file.name).suffix, bytes)(raw)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise ChecksumError(f"{path} is damaged ({error}); delete it and fetch it again.") from error
     found = hashlib.sha256(content).hexdigest()
     if found != file.sha256:
@@ -234,47 +246,58 @@ def _download(file: File, path: Path, progress: Progress | None) -> None:
     """Download to a `.part` file, going on where a broken download ended; then verify and move into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    try:
-        for block, total in _blocks(file.url, part):
-            with part.open("ab") as out:
+    with _locked(path.parent):
+        if path.is_file():  # by another process, while this one waited
+            return
+        with part.open("ab") as out:
+            for block, total in _blocks(file, out):
                 out.write(block)
-            if progress is not None:
-                progress(file.name, part.stat().st_size, total)
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-        raise DownloadError(
-            f"{file.name} could not be downloaded from {file.url} ({error}). Without a network, put the file into a "
-            f"folder and name it by GOLDSTEIN_DATA or an argument."
-        ) from error
-    whole = part.rename(part.with_name(f".{path.name}"))
-    try:
-        _verify(whole, file)
-    except ChecksumError:
-        whole.unlink()
-        raise
-    os.replace(whole, path)
-
-
-def _blocks(url: str, part: Path) -> Iterator[tuple[bytes, int | None]]:
-    have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(
-        url, headers={"User-Agent": "goldstein", "Range": f"bytes={have}-"} if have else {}
-    )
-    try:
-        answer = urllib.request.urlopen(request, timeout=60)
-    except urllib.error.HTTPError as error:
-        if error.code != 416:  # nothing left to send: the part is whole
-            raise
-        return
-    with answer:
-        if have and answer.status != 206:  # the server starts again from the beginning
+                out.flush()
+                if progress is not None:
+                    progress(file.name, out.tell(), total)
+        try:
+            _verify(part, file)
+        except ChecksumError as error:
             part.unlink()
-            have = 0
-        length = answer.headers.get("Content-Length")
-        total = None if length is None else have + int(length)
-        while block := answer.read(BLOCK):
-            yield block, total
-        if total is not None and part.stat().st_size < total:
-            raise ConnectionError("the connection broke before the end")
+            raise ChecksumError(f"{file.url} gave another file than it should, which was not kept: {error}") from error
+        os.replace(part, path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from downloading into the same folder at the same time, where the system can."""
+    with (folder / ".lock").open("w") as lock:
+        with contextlib.suppress(ImportError):  # Windows has no fcntl
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _blocks(file: File, out: Any) -> Iterator[tuple[bytes, int | None]]:
+    """Yield what `out` still lacks, and how long it will be when it is whole."""
+    have = out.seek(0, os.SEEK_END)
+    headers = {"User-Agent": "goldstein"} | ({"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = urllib.request.urlopen(urllib.request.Request(file.url, headers=headers), timeout=TIMEOUT)
+        with answer:
+            if have and answer.status != 206:  # the server starts again from the beginning
+                out.truncate(0)
+                have = 0
+            length = answer.headers.get("Content-Length")
+            total = None if length is None else have + int(length)
+            while block := answer.read(BLOCK):
+                have += len(block)
+                yield block, total
+            if total is not None and have < total:
+                raise ConnectionError(f"the connection broke after {have} of {total} bytes")
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError) and error.code == 416:  # nothing left to send: it is whole
+            return
+        raise DownloadError(
+            f"{file.name} could not be downloaded from {file.url} ({error}). What came is kept, and the next try goes "
+            "on from there; without a network, put the file into a folder and name it by GOLDSTEIN_DATA or an argument."
+        ) from error
 
 
 def _cached(
@@ -289,14 +312,18 @@ def _cached(
         try:
             with np.load(path, allow_pickle=False) as saved:
                 return {name: saved[name] for name in saved.files}
-        except (OSError, ValueError, KeyError, EOFError):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             path.unlink(missing_ok=True)
     arrays = parse()
     path.parent.mkdir(exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as out:
-        np.savez(out, allow_pickle=False, **arrays)
-    os.replace(name, path)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            np.savez(out, allow_pickle=False, **arrays)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
     return arrays
 
 
@@ -306,22 +333,33 @@ def _svmlight(text: bytes, features: int) -> tuple[sparse.csr_array, Array]:
     ends = np.flatnonzero(raw == ord("\n"))
     if raw.size and raw[-1] != ord("\n"):
         ends = np.append(ends, raw.size)
-    colons = np.searchsorted(np.flatnonzero(raw == ord(":")), ends)
-    indptr = np.concatenate([[0], colons]).astype(np.int64)
-    numbers = np.fromstring(text.replace(b":", b" ").decode("ascii"), sep=" ")
+    indptr = np.concatenate([[0], np.searchsorted(np.flatnonzero(raw == ord(":")), ends)])
+    wrong = ValueError(f"The file is not in LIBSVM's format: label index:value … with indices from 1 to {features}.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # numpy's word for text that is no number
+            numbers = np.fromstring(text.replace(b":", b" ").decode("ascii"), sep=" ")
+    except (DeprecationWarning, ValueError):
+        raise wrong from None
     if numbers.size != ends.size + 2 * indptr[-1]:
-        raise ValueError("The file is not in LIBSVM's format: label index:value index:value …")
+        raise wrong
     labels_at = np.arange(ends.size) + 2 * indptr[:-1]
     rest = np.delete(numbers, labels_at).reshape(-1, 2)
-    matrix = sparse.csr_array(
-        (rest[:, 1].copy(), rest[:, 0].astype(np.int32) - 1, indptr.astype(np.int32)), shape=(ends.size, features)
-    )
-    return matrix, numbers[labels_at]
+    indices = rest[:, 0].astype(np.int32) - 1
+    if ((indices < 0) | (indices >= features)).any():
+        raise wrong
+    shape = (ends.size, features)
+    return sparse.csr_array((rest[:, 1].copy(), indices, indptr.astype(np.int32)), shape=shape), numbers[labels_at]
 
 
 def _idx_array(content: bytes, dimensions: int) -> npt.NDArray[np.uint8]:
     """Read an IDX file of unsigned bytes."""
-    head = np.frombuffer(content, ">u4", count=1 + dimensions)
-    if head[0] != 0x0800 + dimensions:
-        raise ValueError(f"Not an IDX file of {dimensions} dimensions: its magic number is {int(head[0])}.")
-    return np.frombuffer(content, np.uint8, offset=4 * (1 + dimensions)).reshape(head[1:].astype(int))
+    start = 4 * (1 + dimensions)
+    if len(content) < start:
+        raise ValueError(f"Not an IDX file of {dimensions} dimensions: it has only {len(content)} bytes.")
+    magic, *shape = (int(number) for number in np.frombuffer(content[:start], ">u4"))
+    if magic != 0x0800 + dimensions:
+        raise ValueError(f"Not an IDX file of {dimensions} dimensions: its magic number is {magic}.")
+    if len(content) - start != math.prod(shape):
+        raise ValueError(f"The IDX file announces {shape} bytes but holds {len(content) - start}.")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()

@@ -272,7 +272,7 @@ class Session:
         return self.max_evals - self.counters.nfev - self.counters.ngev - reserve
 
     def _answer(self) -> Array:
-        return self.tracker.answer(self.run.x)
+        return self.tracker.answer(self.method.standing(self.run.state))
 
     def _outside(self, x: Array) -> Array:
         """Return a point in the user's coordinates, as a copy of its own."""

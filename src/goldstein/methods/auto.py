@@ -245,8 +245,11 @@ class Auto(Method):
     def gauge(self, state: AutoState) -> tuple[float, float]:
         return state.delta, state.power / max(state.directions, 1)
 
+    def standing(self, state: AutoState) -> Array:
+        return state.x if state.phase == "run" else state.best
+
     def candidates(self, state: AutoState) -> dict[str, Array]:
-        return {"last iterate": state.x, "best of the races": state.best, "start point": state.origin}
+        return {"last iterate": self.standing(state), "best of the races": state.best, "start point": state.origin}
 
     def report(self, state: AutoState) -> list[str]:
         if state.phase != "run":

@@ -154,6 +154,11 @@ class Method(ABC):
         """Return in one sentence that the run has reached what the settings ask for; None while it has not."""
         return None
 
+    def standing(self, state: Any) -> Array:
+        """Return the iterate that the run would answer with if it ended now and the output rule is "last"."""
+        x: Array = state.x
+        return x
+
     def candidates(self, state: Any) -> dict[str, Array]:
         """Return the points among which a method with output "choice" lets the loop choose: name -> point."""
         return {"last iterate": state.x}
