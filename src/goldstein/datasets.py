@@ -310,7 +310,7 @@ def _cached(
     path = cache_folder() / "parsed" / f"{source.files[0].name}-{key}.npz"
     if path.is_file():
         try:
-            with np.load(path, allow_pickle=False) as saved:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as saved:
                 return {name: saved[name] for name in saved.files}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             path.unlink(missing_ok=True)

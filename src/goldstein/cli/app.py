@@ -1,0 +1,58 @@
+"""Minimise noisy, nonsmooth, nonconvex functions from their values alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from goldstein.cli import data, reproduce
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(data.app, name="data")
+app.add_typer(reproduce.app, name="reproduce")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for table, figure and numbers.")] = Path("out/demo"),
+    max_evals: Annotated[int, typer.Option(min=1000, help="Evaluations of each run.")] = 200_000,
+    seeds: Annotated[int, typer.Option(min=2, help="Runs of each method.")] = 10,
+) -> None:
+    """Run the paper's four methods and "auto" on a capped-l1 SVM over data inside scikit-learn."""
+    from goldstein.studies import demo
+
+    demo.run(out, max_evals=max_evals, seeds=seeds)
+
+
+@app.command()
+def plan(
+    method: Annotated[str, typer.Argument(help="gfm, gfm+, ws-gfm, ws-gfm+ or one-phase.")],
+    d: Annotated[int, typer.Option(help="Dimension.")],
+    lipschitz: Annotated[float, typer.Option("--L", help="Lipschitz constant L.")],
+    delta: Annotated[float, typer.Option(help="Radius of stationarity.")],
+    epsilon: Annotated[float, typer.Option(help="Size of the stationarity.")],
+    gap: Annotated[float | None, typer.Option(help="f(x0) - inf f.")] = None,
+    radius: Annotated[float | None, typer.Option(help="Distance of x0 to a minimiser (convex f).")] = None,
+    constants: Annotated[str, typer.Option(help="sharp or paper.")] = "sharp",
+    parameters: Annotated[str, typer.Option(help="repaired or printed.")] = "repaired",
+) -> None:
+    """Print the parameters and the exact cost that a theorem gives."""
+    from goldstein import theory
+
+    try:
+        answer = theory.plan(
+            method,
+            d=d,
+            L=lipschitz,
+            gap=gap,
+            delta=delta,
+            epsilon=epsilon,
+            radius=radius,
+            constants=constants,
+            parameters=parameters,
+        )
+    except (TypeError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(str(answer))

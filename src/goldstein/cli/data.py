@@ -1,0 +1,97 @@
+"""List, fetch and verify the public data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from goldstein import datasets
+
+app = typer.Typer(help=__doc__, no_args_is_help=True)
+
+Folder = Annotated[Path | None, typer.Option("--data", help="Folder with the files; else GOLDSTEIN_DATA or the cache.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.", show_default=False)]
+
+
+@app.command(name="list")
+def list_sets(data: Folder = None) -> None:
+    """Show the data sets and which of their files are on this machine."""
+    table = Table()
+    for head in ("name", "rows", "features", "files", "here"):
+        table.add_column(head, justify="right" if head in ("rows", "features") else "left", overflow="fold")
+    for name, source in datasets.SOURCES.items():
+        places = [_place(file, source, data) for file in source.files]
+        here = sum(place is not None for place in places)
+        known = sorted({str(place.parent) for place in places if place is not None})
+        files = ", ".join(file.name for file in source.files) if len(source.files) < 3 else "train and test, IDX"
+        where = f"{here} of {len(places)}" + (f" in {', '.join(known)}" if known else "")
+        table.add_row(name, f"{source.rows:,}", f"{source.features:,}", files, where)
+    Console().print(table)
+
+
+@app.command()
+def fetch(names: Names = None, data: Folder = None) -> None:
+    """Download what is missing into the cache, going on where a broken download ended, and verify it."""
+    console, failed = Console(), []
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(file: str, have: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file)
+            bars.update(tasks[file], completed=have, total=total)
+
+        for name in _known(names):
+            try:
+                paths = datasets.fetch(name, data, progress=show)
+            except (OSError, ValueError) as error:
+                failed.append(name)
+                console.print(f"{name}: {error}", markup=False, highlight=False)
+            else:
+                console.print(f"{name}: whole, in {paths[0].parent}", markup=False, highlight=False)
+    _end(failed)
+
+
+@app.command()
+def verify(names: Names = None, data: Folder = None) -> None:
+    """Compare the files on this machine with their known SHA-256; download nothing."""
+    console, failed = Console(), []
+    for name in _known(names):
+        source = datasets.SOURCES[name]
+        try:
+            paths = [datasets.local_path(file, source, data) for file in source.files]
+            if None in paths:
+                missing = [file.name for file, path in zip(source.files, paths, strict=True) if path is None]
+                raise FileNotFoundError(f"not here: {', '.join(missing)}; goldstein data fetch {name} gets it.")
+            datasets.fetch(name, data)
+        except (OSError, ValueError) as error:
+            failed.append(name)
+            console.print(f"{name}: {error}", markup=False, highlight=False)
+        else:
+            console.print(f"{name}: right", markup=False, highlight=False)
+    _end(failed)
+
+
+def _known(names: list[str] | None) -> list[str]:
+    for name in names or ():
+        if name not in datasets.SOURCES:
+            raise typer.BadParameter(f"Unknown data set {name!r}; known are {', '.join(datasets.SOURCES)}.")
+    return names or list(datasets.SOURCES)
+
+
+def _place(file: Any, source: datasets.Source, folder: Path | None) -> Path | None:
+    try:
+        return datasets.local_path(file, source, folder)
+    except FileNotFoundError:
+        return None
+
+
+def _end(failed: list[str]) -> None:
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,257 @@
+"""Downloads, folders and caches: what happens when a file, a server or the network is not as it should be."""
+
+import contextlib
+import http.server
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from goldstein import datasets
+from test_datasets import TEXT, cache, check_toy, file_of, packed
+
+__all__ = ["cache"]  # a fixture
+
+
+class Server:
+    """A server on this machine: it can break off, refuse ranges or give something else; it keeps what it was asked."""
+
+    def __init__(self):
+        self.files, self.asked = {}, []
+        self.ranges, self.break_after = True, None
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                server.answer(self)
+
+            def log_message(self, *args):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/"
+
+    def answer(self, handler):
+        body, wanted = self.files.get(handler.path[1:]), handler.headers.get("Range")
+        self.asked.append(wanted)
+        if body is None:
+            handler.send_error(404)
+            return
+        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and self.ranges else 0
+        if wanted and self.ranges and start >= len(body):
+            handler.send_error(416)
+            return
+        handler.send_response(206 if wanted and self.ranges else 200)
+        handler.send_header("Content-Length", str(len(body) - start))
+        handler.end_headers()
+        handler.wfile.write(body[start : None if self.break_after is None else start + self.break_after])
+
+
+@pytest.fixture
+def server():
+    it = Server()
+    thread = threading.Thread(target=it.http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield it
+    it.http.shutdown()
+    thread.join()
+    it.http.server_close()
+
+
+@pytest.fixture(params=["toy", "toy.bz2"])
+def toy(request, server, monkeypatch):
+    """A small set that the server has, plain and compressed."""
+    name = request.param
+    server.files[name] = packed(name, TEXT)
+    source = datasets.Source((file_of(name, TEXT, server.url),), 4, 4, "libsvm")
+    monkeypatch.setitem(datasets.SOURCES, "toy", source)
+    return name
+
+
+def test_a_set_is_downloaded_once_and_then_found_in_the_cache(toy, server, cache):
+    seen = []
+    (path,) = datasets.fetch("toy", progress=lambda *news: seen.append(news))
+    assert path == cache / "libsvm" / toy
+    assert path.read_bytes() == server.files[toy]
+    assert seen == [(toy, len(server.files[toy]), len(server.files[toy]))]
+    check_toy(*datasets.load("toy"))
+    check_toy(*datasets.load("toy"))
+    assert server.asked == [None]
+    assert not list(cache.rglob("*.part"))
+
+
+def test_a_broken_download_goes_on_where_it_ended(toy, server, cache):
+    server.break_after = 10
+    with pytest.raises(datasets.DownloadError, match=r"the connection broke after 10 of \d+ bytes"):
+        datasets.load("toy")
+    assert (cache / "libsvm" / f"{toy}.part").read_bytes() == server.files[toy][:10]
+    assert not (cache / "libsvm" / toy).exists()
+    server.break_after = None
+    seen = []
+    datasets.fetch("toy", progress=lambda *news: seen.append(news))
+    assert server.asked == [None, "bytes=10-"]
+    assert seen[-1] == (toy, len(server.files[toy]), len(server.files[toy]))
+    check_toy(*datasets.load("toy"))
+    assert not list(cache.rglob("*.part"))
+
+
+def test_a_download_that_broke_before_the_first_byte_is_tried_again(toy, server):
+    server.break_after = 0
+    with pytest.raises(datasets.DownloadError, match="the connection broke after 0 of"):
+        datasets.load("toy")
+    server.break_after = None
+    check_toy(*datasets.load("toy"))
+    assert server.asked == [None, None]
+
+
+def test_a_part_that_is_already_whole_is_taken_as_it_is(toy, server, cache):
+    (cache / "libsvm").mkdir(parents=True)
+    (cache / "libsvm" / f"{toy}.part").write_bytes(server.files[toy])
+    check_toy(*datasets.load("toy"))
+    assert server.asked == [f"bytes={len(server.files[toy])}-"]
+
+
+def test_a_server_that_gives_no_ranges_starts_again(toy, server, cache):
+    server.ranges = False
+    (cache / "libsvm").mkdir(parents=True)
+    (cache / "libsvm" / f"{toy}.part").write_bytes(b"what came before")
+    check_toy(*datasets.load("toy"))
+    assert server.asked == ["bytes=16-"]
+    assert (cache / "libsvm" / toy).read_bytes() == server.files[toy]
+
+
+@pytest.mark.parametrize("what", ["another", "truncated"])
+def test_a_wrong_file_from_the_server_is_not_kept(toy, server, cache, what):
+    right = server.files[toy]
+    server.files[toy] = packed(toy, TEXT + b"\n") if what == "another" else right[:-4]
+    with pytest.raises(datasets.ChecksumError, match=f"{re.escape(server.url + toy)} gave another file than it should"):
+        datasets.load("toy")
+    assert [path.name for path in cache.rglob("*") if path.is_file()] == [".lock"]
+    server.files[toy] = right
+    check_toy(*datasets.load("toy"))
+
+
+def test_a_file_that_the_server_does_not_have_is_a_download_error(toy, server):
+    server.files.clear()
+    with pytest.raises(datasets.DownloadError, match=r"404.*name it by GOLDSTEIN_DATA"):
+        datasets.load("toy")
+
+
+def test_no_network_is_a_download_error_that_says_what_to_do(monkeypatch):
+    with contextlib.closing(http.server.HTTPServer(("127.0.0.1", 0), None).socket) as free:
+        port = free.getsockname()[1]
+    source = datasets.Source((file_of("toy", TEXT, f"http://127.0.0.1:{port}/"),), 4, 4, "libsvm")
+    monkeypatch.setitem(datasets.SOURCES, "toy", source)
+    with pytest.raises(datasets.DownloadError, match=r"could not be downloaded.*without a network, put the file into"):
+        datasets.load("toy")
+
+
+def test_two_processes_that_want_the_same_file_download_it_once(toy, server, cache):
+    source = datasets.SOURCES["toy"].files[0]
+    program = (
+        "import sys, time; from goldstein import datasets as d\n"
+        f"d.SOURCES['toy'] = d.Source((d.File({source.name!r}, {source.url!r}, {source.sha256!r}),), 4, 4, 'libsvm')\n"
+        "print(d.load('toy')[0].nnz)"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [run.communicate()[0].strip() for run in runs] == ["4", "4"]
+    assert server.asked == [None]
+
+
+# Folders and caches
+
+
+@pytest.mark.parametrize("where", ["the folder itself", "its subfolder"])
+@pytest.mark.parametrize("by", ["argument", "GOLDSTEIN_DATA"])
+def test_a_folder_of_ones_own_is_read_and_left_alone(toy, server, tmp_path, monkeypatch, where, by):
+    folder = tmp_path / "mine"
+    place = folder if where == "the folder itself" else folder / "libsvm"
+    place.mkdir(parents=True)
+    (place / toy).write_bytes(server.files[toy])
+    if by == "GOLDSTEIN_DATA":
+        monkeypatch.setenv("GOLDSTEIN_DATA", str(folder))
+    argument = folder if by == "argument" else None
+    check_toy(*datasets.load("toy", argument))
+    assert datasets.fetch("toy", argument) == [place / toy]
+    assert server.asked == []
+    assert [path for path in folder.rglob("*") if path.is_file()] == [place / toy]
+
+
+def test_a_file_that_a_named_folder_lacks_is_not_downloaded_instead(toy, server, tmp_path, monkeypatch):
+    datasets.load("toy")  # even if it is in the cache
+    with pytest.raises(FileNotFoundError, match=rf"{re.escape(toy)} is neither in {tmp_path} nor in its subfolder"):
+        datasets.load("toy", tmp_path)
+    monkeypatch.setenv("GOLDSTEIN_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="which GOLDSTEIN_DATA names"):
+        datasets.fetch("toy")
+    monkeypatch.setenv("GOLDSTEIN_DATA", "")
+    check_toy(*datasets.load("toy"))
+
+
+def test_a_wrong_file_in_a_folder_is_told_apart_and_left_alone(toy, server, tmp_path):
+    (tmp_path / toy).write_bytes(packed(toy, b"+1 1:1\n"))
+    with pytest.raises(datasets.ChecksumError, match="is not the file it should be: its content has SHA-256"):
+        datasets.load("toy", tmp_path)
+    assert (tmp_path / toy).exists()
+
+
+@pytest.mark.parametrize("name", ["toy.bz2", "toy.gz"])
+@pytest.mark.parametrize("how", ["cut", "changed", "not compressed"])
+def test_a_damaged_archive_is_a_checksum_error(name, how, tmp_path, monkeypatch):
+    body = bytearray(packed(name, TEXT * 50))
+    if how == "cut":
+        del body[-9:]
+    elif how == "changed":
+        body[len(body) // 2] ^= 255
+    else:
+        body = TEXT
+    (tmp_path / name).write_bytes(body)
+    source = datasets.Source((file_of(name, TEXT * 50),), 200, 4, "libsvm")
+    monkeypatch.setitem(datasets.SOURCES, "toy", source)
+    with pytest.raises(datasets.ChecksumError, match=r"is damaged .*delete it and fetch it again"):
+        datasets.load("toy", tmp_path)
+
+
+def test_what_was_parsed_is_used_the_second_time(toy, cache, monkeypatch):
+    datasets.load("toy")
+    monkeypatch.setattr(datasets, "_svmlight", lambda *_: pytest.fail("it was parsed again"))
+    check_toy(*datasets.load("toy"))
+
+
+@pytest.mark.parametrize("how", ["cut", "changed", "text", "empty", "pickled"])
+def test_what_was_parsed_is_built_again_when_it_is_damaged(toy, cache, how):
+    datasets.load("toy")
+    (parsed,) = (cache / "parsed").iterdir()
+    whole = parsed.read_bytes()
+    changed = bytearray(whole)
+    changed[whole.index(b"labels.npy") + 140] ^= 255
+    pickled = cache / "pickled.npz"
+    np.savez(pickled, data=np.array([None]))
+    parsed.write_bytes(
+        {"cut": whole[:-50], "changed": changed, "text": b"spam", "empty": b"", "pickled": pickled.read_bytes()}[how]
+    )
+    check_toy(*datasets.load("toy"))
+    assert list((cache / "parsed").iterdir()) == [parsed]
+    assert parsed.stat().st_size == len(whole)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "value", "folder"),
+    [
+        ("linux", "XDG_CACHE_HOME", "here", "here/goldstein"),
+        ("linux", "XDG_CACHE_HOME", "", "home/.cache/goldstein"),
+        ("darwin", "XDG_CACHE_HOME", "here", "home/Library/Caches/goldstein"),
+        ("win32", "LOCALAPPDATA", "here", "here/goldstein"),
+        ("win32", "LOCALAPPDATA", "", "home/AppData/Local/goldstein"),
+    ],
+)
+def test_the_cache_is_where_the_system_keeps_caches(platform, variable, value, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    monkeypatch.setenv(variable, str(tmp_path / value) if value else "")
+    assert datasets.cache_folder() == tmp_path / folder
+    assert (tmp_path / folder).is_dir()
