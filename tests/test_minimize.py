@@ -303,7 +303,7 @@ def test_a_callback_sees_the_run_and_may_stop_it():
 def test_history_holds_the_course_of_the_run_and_the_monitor_curve():
     res = gs.minimize(value, X0, METHODS["gfm"], max_evals=6000, monitor=value, rng=0)
     history = res.history
-    assert list(history) == ["nfev", "nit", "fun", "gradient_norm", "step", "nfail", "monitor"]
+    assert list(history) == ["nfev", "ngev", "nit", "fun", "gradient_norm", "step", "nfail", "monitor"]
     assert {column.shape for column in history.values()} == {history.nfev.shape}
     assert 200 <= len(history.nfev) <= 260
     assert (history.nfev[0], history.nit[0]) == (2, 0)

@@ -198,6 +198,46 @@ def test_the_lipschitz_constant_is_the_root_mean_square_over_components(case):
         assert np.sqrt((G**2).sum(axis=1).mean()) <= problem.lipschitz
 
 
+def test_weights_multiply_the_hinges_and_nothing_else():
+    A, b = data()
+    weights = np.random.default_rng(3).integers(0, 4, N).astype(float)
+    plain, weighted = capped_l1_svm(A, b, 0.3, 1.5), capped_l1_svm(A, b, 0.3, 1.5, weights=weights)
+    X = points(5, plain.dim)
+    penalty = 0.3 * np.minimum(np.abs(X), 1.5).sum(axis=1)
+    for x, regulariser in zip(X, penalty, strict=True):
+        each = Query(np.tile(x, (N, 1)), np.arange(N))
+        hinges = plain.oracle.evaluate(each) - regulariser
+        expected = weights * hinges + regulariser
+        np.testing.assert_allclose(weighted.oracle.evaluate(each), expected, rtol=1e-12, atol=1e-13)
+        assert weighted.value(x) == pytest.approx(expected.mean(), rel=1e-13)
+        slopes = weighted.oracle.evaluate(Query(each.points, each.samples, 1))
+        np.testing.assert_allclose(slopes.mean(axis=0), weighted.gradient(x), rtol=1e-12, atol=1e-14)
+    repeated = capped_l1_svm(np.repeat(A, weights.astype(int), axis=0), np.repeat(b, weights.astype(int)), 0.3, 1.5)
+    scaled = capped_l1_svm(A, b, 0.3, 1.5, weights=weights / weights.mean())
+    np.testing.assert_allclose(scaled.value(X), repeated.value(X), rtol=1e-12)
+    np.testing.assert_allclose(scaled.gradient(X), repeated.gradient(X), rtol=1e-11, atol=1e-13)
+
+
+def test_the_compiled_component_knows_the_weights_too():
+    pytest.importorskip("numba")
+    A, b = data()
+    problem = capped_l1_svm(sparse.csr_array(A), b, 0.3, 1.5, weights=np.arange(N) % 3)
+    X, i = points(3 * N, problem.dim), np.arange(3 * N) % N
+    expected = problem.oracle.evaluate(Query(X, i))
+    np.testing.assert_allclose(problem.compiled.evaluate(Query(X, i)), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_indices_of_any_type_give_one_type_of_problem(kind):
+    A, b = data()
+    matrix = sparse.csr_array(A)
+    matrix.indices, matrix.indptr = matrix.indices.astype(kind), matrix.indptr.astype(kind)
+    for bias in (True, False):
+        args = capped_l1_svm(matrix, b, bias=bias).oracle.args
+        assert args[1].dtype == args[2].dtype == np.int32
+    assert matrix.indices.dtype == kind
+
+
 def test_accuracy_counts_the_right_signs():
     problem = capped_l1_svm(np.array([[1.0], [2.0], [-1.0], [0.0]]), [1, -1, -1, 1], bias=False)
     assert problem.accuracy(np.array([1.0])) == 0.75
@@ -221,6 +261,8 @@ def test_a_known_infimum_can_be_given_and_the_problem_travels():
         (lambda A, b: capped_l1_svm(A, b, regularisation=-1), "regularisation must be a number of at least 0"),
         (lambda A, b: capped_l1_svm(A, b, cap=0), "cap must be a positive number"),
         (lambda A, b: capped_l1_svm(A[0], b), "A must be a matrix"),
+        (lambda A, b: capped_l1_svm(A, b, weights=b), "weights must be 60 numbers of at least 0"),
+        (lambda A, b: capped_l1_svm(A, b, weights=[1.0]), "weights must be 60 numbers of at least 0"),
         (lambda A, b: capped_l1_svm(np.full_like(A, np.nan), b), "NaN or infinite"),
         (lambda A, b: capped_l1_svm(A, b).accuracy(np.ones(3)), "has 10 variables"),
     ],

@@ -11,11 +11,12 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from goldstein.checkpoint import Checkpoint
+from goldstein.closing import Closing
 from goldstein.counting import Counters, Tally
 from goldstein.history import History, Recorder
 from goldstein.methods.base import Context, Method, Run
@@ -23,14 +24,11 @@ from goldstein.oracle import Oracle
 from goldstein.output import TRACKERS, Tracker
 from goldstein.projection import Projection
 from goldstein.query import Array, Query
-from goldstein.result import REASONS, Result, Status, choose, mean_and_error
+from goldstein.result import REASONS, Result, Status
 from goldstein.state import pack
 from goldstein.stop import Criterion
 
-CLOSING_SHARE = 200  # one part in so many of the budget estimates f at a candidate for the answer
-SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
-CLOSING_MOST = 10_000
-ROWS_AT_ONCE = 2**22  # numbers in one closing query, so that an exact finite sum does not fill the memory
+T = TypeVar("T")
 
 
 class Kernel(Protocol):
@@ -71,6 +69,7 @@ class Session:
         spent: tuple[int, int] = (0, 0),
         notes: Sequence[str] = (),
         kernel: Kernel | None = None,
+        stationarity: tuple[float, float] | None = None,
     ) -> None:
         self.method, self.oracle = method, oracle
         self.max_evals, self.max_iter = max_evals, max_iter
@@ -90,8 +89,8 @@ class Session:
             rule, self.stop_at = "last", drawn
             self.notes.append(f"The answer is the one after {drawn} of {max_iter} iterations, drawn beforehand.")
         self.tracker: Tracker = TRACKERS[rule]()
-        self.reserve = self._closing_size() * (method.choices if self.choose else 1)
-        self.reserve += 0 if self.noisy or max_evals is None or max_evals < 100 else SECOND_TRIES
+        self.closing = Closing(oracle, max_evals, method.choices if self.choose else 1, stationarity)
+        self.reserve = self.closing.reserve
         self.recorder = Recorder.over(max_evals)
         left = None if max_evals is None else max(max_evals - spent[0] - self.reserve, 0)
         context = Context(rng, oracle.sample, projection, left, max_iter, self.noisy)
@@ -169,7 +168,7 @@ class Session:
         for criterion in self.stop:
             if criterion.screen(fun, lowest, self.noisy):
                 check = criterion.confirm(self._answer(), self.oracle.sample, self.noisy, self.aux)
-                if (yield from self._diagnose(check)):
+                if (yield from self._counted(check, self.reserve)):
                     self.notes.insert(0, criterion.message)
                     return Status.CRITERION
         if self.callback is not None:
@@ -193,78 +192,47 @@ class Session:
             monitor=np.nan if self.monitor is None else float(self.monitor(self._outside(self._answer()))),
         )
 
-    def _diagnose(self, check: Generator[Query, Array, bool]) -> Generator[Query, Array, bool]:
-        """Pass on a criterion's queries as long as the budget allows; too little budget means not met."""
+    def _counted(self, asking: Generator[Query, Array, T], reserve: int | None = None) -> Generator[Query, Array, T]:
+        """Pass on queries that do not move x and count them; with a `reserve`, end (in None) rather than touch it."""
         try:
-            query = next(check)
+            query = next(asking)
             while True:
-                left = self._left(self.reserve)
+                left = None if reserve is None else self._left(reserve)
                 if left is not None and len(query) > left:
-                    check.close()
-                    return False
+                    asking.close()
+                    return None  # type: ignore[return-value]
                 values = yield query
                 self.counters.see(values, query, diagnostic=True)
-                query = check.send(values)
+                query = asking.send(values)
         except StopIteration as done:
-            return bool(done.value)
+            answer: T = done.value
+            return answer
 
     def _close(self, status: Status) -> Generator[Query, Array, Result]:
-        """Estimate f at the answer on fresh ξ; with several candidates on common ξ, take the best."""
+        """Let the closing find the answer, and make the result."""
         if self.recorder.columns["nit"][-1] < self.run.nit or self.recorder.columns["nfev"][-1] < self.counters.nfev:
             self._note()
-        candidates = self._candidates()
-        left = self._left(0)
-        size = self._closing_size() if left is None else max(0, min(self._closing_size(), left // len(candidates)))
-        exact = not self.noisy or size == self.oracle.n
-        xi: Any = None
-        if size and self.oracle.sample is not None:
-            xi = np.arange(size) if size == self.oracle.n else self.oracle.sample(self.aux, size)
-        judged = {}
-        for name, x in candidates.items():
-            judged[name] = yield from self._values(x, xi, size)
-        chosen = choose(judged)
-        if self.choose:
-            self.notes.append(
-                f"The answer is the {chosen}, by {size} values on common fresh samples for each candidate."
-            )
+        points = {"": self._answer()} if status is Status.CRITERION or not self.choose else self._candidates()
+        closing = self.closing.run(points, self.counters.nfev, lambda: self._left(0), self.aux)
+        answer = yield from self._counted(closing)
+        if len(points) > 1:
+            self.notes.append(f"The answer is the {answer.name}, by {answer.samples} fresh values of each candidate.")
         result = self.result(status)
-        result.x = self._outside(candidates[chosen])
-        result.fun, result.fun_stderr = mean_and_error(judged[chosen], exact)
-        result.success = result.success and bool(np.isfinite(result.fun))
+        result.x, result.fun, result.fun_stderr = self._outside(answer.x), answer.fun, answer.stderr
+        result.success = result.success and bool(np.isfinite(answer.fun))
+        if answer.certificate is not None:
+            result.stationarity = answer.certificate
         return result
 
     def _candidates(self) -> dict[str, Array]:
-        """Return the points that may be the answer, each once."""
-        if not self.choose:
-            return {"": self._answer()}
+        """Return the points that may be the answer, each once; the start comes last."""
+        points = self.method.candidates(self.run.state)
+        *names, start = points
         different: dict[str, Array] = {}
-        for name, x in self.method.candidates(self.run.state).items():
-            if not any(np.array_equal(x, other) for other in different.values()):
-                different[name] = x
-        return different
-
-    def _values(self, x: Array, xi: Any, size: int) -> Generator[Query, Array, Array]:
-        """Evaluate a candidate; a deterministic f that fails is asked again a few times, as far as the budget goes."""
-        parts, rows = [np.empty(0)], max(1, ROWS_AT_ONCE // x.size)
-        for start in [*range(0, size, rows)] * (1 if self.noisy else 1 + SECOND_TRIES):
-            k, left = min(rows, size - start), self._left(0)
-            if left is not None and left < k:
-                break
-            query = Query(np.broadcast_to(x, (k, x.size)), None if xi is None else xi[start : start + k])
-            values = yield query
-            self.counters.see(values, query, diagnostic=True)
-            parts.append(values)
-            if not self.noisy and np.isfinite(values).all():
-                return values
-        return np.concatenate(parts)
-
-    def _closing_size(self) -> int:
-        """Return how many values estimate f at one candidate."""
-        if not self.noisy:
-            return 1
-        budget = self.counters.nfev if self.max_evals is None else self.max_evals
-        share, n = max(2, budget // CLOSING_SHARE, min(budget // 10, 50)), self.oracle.n
-        return n if n is not None and n <= share else min(share, CLOSING_MOST)
+        for name in names:
+            if not any(np.array_equal(points[name], other) for other in (*different.values(), points[start])):
+                different[name] = points[name]
+        return {**different, start: points[start]}
 
     def _left(self, reserve: int) -> int | None:
         if self.max_evals is None:

@@ -22,6 +22,7 @@ from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
 from goldstein.query import Array, Query
 from goldstein.result import Result, Status
+from goldstein.stationarity.arguments import as_positive
 from goldstein.stop import Criterion
 
 
@@ -45,6 +46,7 @@ def minimize(
     catch: type[BaseException] | Iterable[type[BaseException]] = (),
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     compiled: bool | None = None,
+    stationarity: tuple[float, float] | None = None,
 ) -> Result:
     """Minimise f(x) = E[F(x; ξ)] from values of F alone.
 
@@ -89,6 +91,9 @@ def minimize(
     compiled : bool, optional
         Run the whole loop in machine code, which needs a numba-jitted function. None: whenever that is possible;
         True: it is an error when it is not; False: never.
+    stationarity : (delta, epsilon), optional
+        Say in `res.stationarity` whether dist(0, ∂_δ f(x)) ≤ ε at the answer; see `goldstein.certify`. A fifth of the
+        budget is set aside for it, 10,000 evaluations at most.
 
     Returns
     -------
@@ -134,6 +139,10 @@ def minimize(
     if output == "best" and not chosen.sees_values:
         raise ValueError(f"{chosen.name} asks for gradients only, so it cannot tell which iterate is best.")
     allowed = as_projection(bounds, projection, x.size)
+    if stationarity is not None:
+        if np.shape(stationarity) != (2,):
+            raise ValueError(f"stationarity must be a pair (delta, epsilon), got {stationarity!r:.80}.")
+        stationarity = (as_positive("delta", stationarity[0]), as_positive("epsilon", stationarity[1]))
     generator = as_generator(rng)
     criteria = _criteria(stop)
     file = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
@@ -171,6 +180,7 @@ def minimize(
         spent=(spent, failed),
         notes=notes,
         kernel=_kernel(compiled, chosen, oracle, allowed is not None, scale is not None, output),
+        stationarity=stationarity,
     )
     with Evaluator(oracle, workers, caught, scale) as evaluate:
         return drive(session, evaluate)

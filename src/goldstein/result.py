@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -66,6 +67,8 @@ class Result(OptimizeResult):
         The method that ran, with its settings.
     history : History
         The course of the run.
+    stationarity : Certificate
+        How stationary the answer is; only if it was asked for.
     """
 
     x: Array
@@ -80,27 +83,7 @@ class Result(OptimizeResult):
     status: Status
     message: str
     history: History
-
-
-def choose(judged: dict[str, Array]) -> str:
-    """Return the candidate with the lowest mean on common samples; the last one, the start, unless beaten clearly.
-
-    Clearly is by two standard errors of the paired difference, so that a run never ends above its start but by chance.
-    """
-    *others, start = judged
-    means = {name: mean_and_error(judged[name], exact=False)[0] for name in others}
-    finite = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-    if not finite:
-        return start
-    best = min(finite, key=lambda name: finite[name])
-    if judged[best].shape != judged[start].shape:
-        return best
-    difference = judged[best] - judged[start]
-    difference = difference[np.isfinite(difference)]
-    if difference.size == 0:
-        return best
-    error = float(difference.std(ddof=1) / np.sqrt(difference.size)) if difference.size > 1 else 0.0
-    return best if difference.mean() < -2 * error else start
+    stationarity: Any
 
 
 def mean_and_error(values: Array, exact: bool) -> tuple[float, float]:

@@ -68,3 +68,6 @@ class Target(Criterion):
         values = yield Query(np.broadcast_to(x, (k, x.size)), None if sample is None else sample(rng, k))
         finite = values[np.isfinite(values)]
         return finite.size > 0 and float(finite.mean()) <= self.fun
+
+
+from goldstein.stationarity.criterion import Stationary as Stationary  # noqa: E402  (it needs Criterion)

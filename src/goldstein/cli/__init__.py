@@ -16,5 +16,7 @@ def main() -> None:
 
     try:
         app()
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "goldstein").startswith("goldstein"):
+            raise
         sys.exit(f"This command needs {error.name}, which is not installed: pip install 'goldstein[all]'.")

@@ -38,17 +38,21 @@ class SVM(Problem):
         Rows a_i, the bias column included.
     labels : ndarray, shape (n,)
         b_i, −1 or +1.
+    weights : ndarray, shape (n,)
+        c_i ≥ 0, what the hinge of row i counts.
     regularisation, cap : float
         λ and α.
 
     Notes
     -----
     `oracle` is vectorised. `compiled` is the same finite sum with a scalar, numba-jitted component. Both
-    take `oracle.args` = (data, indices, indptr, labels, λ, α), the CSR arrays of `features` first.
+    take `oracle.args` = (data, indices, indptr, signed, λ, α), the CSR arrays of `features` first; signed_i = b_i c_i
+    is label and weight in one: c_i max(0, 1 − b_i m) = max(0, |signed_i| − signed_i m).
     """
 
     features: sparse.csr_array = field(repr=False)
     labels: Array = field(repr=False)
+    weights: Array = field(repr=False)
     regularisation: float
     cap: float
 
@@ -75,10 +79,11 @@ class SVM(Problem):
         return np.concatenate(parts) if parts else np.empty(X.shape if order else 0)
 
     def _mean_of_chunk(self, X: Array, order: int) -> Array:
-        slack = 1 - self.labels[:, None] * (self.features @ X.T)
+        signed = (self.labels * self.weights)[:, None]
+        slack = np.abs(signed) - signed * (self.features @ X.T)
         if order == 0:
             return np.asarray(np.maximum(slack, 0).mean(axis=0) + self.regularisation * _capped(X, self.cap))
-        pull = np.where(slack > 0, -self.labels[:, None], 0.0) / len(self.labels)
+        pull = np.where(slack > 0, -signed, 0.0) / len(self.labels)
         return np.asarray((self.features.T @ pull).T + self.regularisation * _capped_grad(X, self.cap))
 
 
@@ -89,14 +94,15 @@ def capped_l1_svm(
     cap: float = 2.0,
     bias: bool = True,
     f_star: float = np.nan,
+    weights: npt.ArrayLike | None = None,
 ) -> SVM:
     """Support vector machine with a capped-ℓ₁ regulariser, a finite sum of nonconvex components.
 
-    f(x) = (1/n) Σ_i max(0, 1 − b_i a_i·x) + λ Σ_j min(|x_j|, α), from x0 = (1, …, 1).
+    f(x) = (1/n) Σ_i c_i max(0, 1 − b_i a_i·x) + λ Σ_j min(|x_j|, α), from x0 = (1, …, 1).
 
-    Every component F(x; i) = max(0, 1 − b_i a_i·x) + λ Σ_j min(|x_j|, α) carries the whole regulariser, so that its
-    mean over i is f. The regulariser counts all coordinates of x, that of the bias included. The Lipschitz
-    constant is the root mean square of the components' constants ‖a_i‖ + λ√d and holds everywhere.
+    Every component F(x; i) = c_i max(0, 1 − b_i a_i·x) + λ Σ_j min(|x_j|, α) carries the whole regulariser, so that
+    its mean over i is f. The regulariser counts all coordinates of x, that of the bias included. The Lipschitz
+    constant is the root mean square of the components' constants c_i ‖a_i‖ + λ√d and holds everywhere.
 
     Parameters
     ----------
@@ -112,6 +118,8 @@ def capped_l1_svm(
         Append a column of ones to A.
     f_star : float
         Infimum of f, if you know it.
+    weights : array_like, shape (n,), optional
+        c_i ≥ 0; by default all 1, as in the paper.
 
     Returns
     -------
@@ -136,9 +144,10 @@ def capped_l1_svm(
         raise ValueError(f"regularisation must be a number of at least 0, got {regularisation!r}.")
     if not cap > 0:
         raise ValueError(f"cap must be a positive number, got {cap!r}.")
+    counts = _weights(weights, n)
     lam, alpha = float(regularisation), float(cap)
-    args = (features.data, features.indices, features.indptr, labels, lam, alpha)
-    lengths = np.sqrt(np.asarray(features.multiply(features).sum(axis=1)).ravel())
+    args = (features.data, features.indices, features.indptr, labels * counts, lam, alpha)
+    lengths = counts * np.sqrt(np.asarray(features.multiply(features).sum(axis=1)).ravel())
     return SVM(
         name="capped_l1_svm",
         oracle=FiniteSum(_components, n, args=args, vectorized=True, grad=_component_grads),
@@ -147,6 +156,7 @@ def capped_l1_svm(
         lipschitz=float(np.sqrt(np.mean((lengths + lam * np.sqrt(d)) ** 2))),
         features=features,
         labels=labels,
+        weights=counts,
         regularisation=lam,
         cap=alpha,
     )
@@ -166,6 +176,8 @@ def _features(A: Any, bias: bool) -> sparse.csr_array:
     matrix.eliminate_zeros()
     if not np.isfinite(matrix.data).all():
         raise ValueError("A holds NaN or infinite entries.")
+    if max(matrix.nnz, *matrix.shape) < 2**31:  # one type of index, so that one compiled loop serves all matrices
+        matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
     return matrix
 
 
@@ -175,6 +187,15 @@ def _labels(b: npt.ArrayLike) -> Array:
         found = np.unique(labels)[:5].tolist()
         raise ValueError(f"b must be a vector of labels −1 and +1, got shape {labels.shape} with values {found}.")
     return labels
+
+
+def _weights(weights: npt.ArrayLike | None, n: int) -> Array:
+    if weights is None:
+        return np.ones(n)
+    counts = np.array(weights, dtype=np.float64)
+    if counts.shape != (n,) or not (np.isfinite(counts) & (counts >= 0)).all():
+        raise ValueError(f"weights must be {n} numbers of at least 0, one for each row of A.")
+    return counts
 
 
 def _capped(X: Array, cap: float) -> Array:
@@ -188,22 +209,22 @@ def _capped_grad(X: Array, cap: float) -> Array:
 
 
 def _components(
-    X: Array, i: Samples, data: Array, indices: Samples, indptr: Samples, labels: Array, lam: float, cap: float
+    X: Array, i: Samples, data: Array, indices: Samples, indptr: Samples, signed: Array, lam: float, cap: float
 ) -> Array:
     """F(X_k; i_k) for each row k."""
-    slack = 1 - labels[i] * _margins(X, i, data, indices, indptr)
+    slack = np.abs(signed[i]) - signed[i] * _margins(X, i, data, indices, indptr)
     return np.asarray(np.maximum(slack, 0) + lam * _capped(X, cap))
 
 
 def _component_grads(
-    X: Array, i: Samples, data: Array, indices: Samples, indptr: Samples, labels: Array, lam: float, cap: float
+    X: Array, i: Samples, data: Array, indices: Samples, indptr: Samples, signed: Array, lam: float, cap: float
 ) -> Array:
     """∇F(X_k; i_k) for each row k, where it exists."""
     grad = lam * _capped_grad(X, cap)
-    active = np.flatnonzero(labels[i] * _margins(X, i, data, indices, indptr) < 1)
+    active = np.flatnonzero(signed[i] * _margins(X, i, data, indices, indptr) < np.abs(signed[i]))
     entries, row = _entries(i[active], indptr)
     # Columns of one sample are distinct, so that no entry is addressed twice.
-    grad[active[row], indices[entries]] -= labels[i[active]][row] * data[entries]
+    grad[active[row], indices[entries]] -= signed[i[active]][row] * data[entries]
     return grad
 
 
@@ -252,14 +273,15 @@ def _jitted_component() -> Callable[..., float]:
     except ImportError as error:
         raise ImportError("The compiled component needs numba: pip install 'goldstein[compiled]'.") from error
 
-    @njit(nogil=True)
-    def component(x, i, data, indices, indptr, labels, lam, cap):  # type: ignore[no-untyped-def]
+    # Sums may be reordered, so that they run in vector registers; the same machine gives the same values always.
+    @njit(nogil=True, fastmath={"reassoc"})
+    def component(x, i, data, indices, indptr, signed, lam, cap):  # type: ignore[no-untyped-def]
         margin = 0.0
         for entry in range(indptr[i], indptr[i + 1]):
             margin += data[entry] * x[indices[entry]]
         penalty = 0.0
         for j in range(x.size):
             penalty += min(abs(x[j]), cap)
-        return max(0.0, 1.0 - labels[i] * margin) + lam * penalty
+        return max(0.0, abs(signed[i]) - signed[i] * margin) + lam * penalty
 
     return component

@@ -188,11 +188,11 @@ def certify(
     if f_lower is not None and as_number("f_lower", f_lower) == np.inf:
         raise ValueError("f_lower must be below f, got inf.")
     max_evals, rng = as_count("max_evals", max_evals, 1), as_generator(rng)
-    search = _Search(oracle, x, delta, epsilon, f_lower, confidence, max_evals, rng)
+    search = Search(oracle, x, delta, epsilon, f_lower, confidence, max_evals, rng)
     return drive(search.run(), oracle)
 
 
-class _Search:
+class Search:
     """One search for a bound of at most ε."""
 
     def __init__(

@@ -1,0 +1,147 @@
+"""The end of a run: which candidate is the answer, what f is there, and how stationary it is.
+
+All of it is asked on fresh ξ, from evaluations that were set aside when the run began; they are diagnostic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from goldstein.oracle import Oracle
+from goldstein.query import Array, Query
+from goldstein.result import mean_and_error
+from goldstein.stationarity.certificate import Certificate, Search
+
+SHARE = 200  # one part in so many of the budget estimates f at a candidate
+MOST = 10_000  # and this many values at most, unless more make it exact
+SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
+CERTIFYING_SHARE = 5  # one part in so many of the budget tells how stationary the answer is, if that is asked for
+ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does not fill the memory
+
+Asking = Generator[Query, Array, Any]
+
+
+@dataclass
+class Answer:
+    """What closing has found."""
+
+    name: str
+    x: Array
+    fun: float
+    stderr: float
+    samples: int
+    certificate: Certificate | None
+
+
+@dataclass
+class Closing:
+    """How a run will be closed; `reserve` is what that may cost.
+
+    Attributes
+    ----------
+    candidates : int
+        Points that may be the answer, at most.
+    stationarity : (delta, epsilon) or None
+        Whether to say how stationary the answer is.
+    """
+
+    oracle: Oracle
+    max_evals: int | None
+    candidates: int = 1
+    stationarity: tuple[float, float] | None = None
+
+    @property
+    def noisy(self) -> bool:
+        """Whether F is random."""
+        return self.oracle.stochastic or not self.oracle.replayable
+
+    @property
+    def certifying(self) -> int:
+        """Evaluations set aside to tell how stationary the answer is."""
+        if self.stationarity is None:
+            return 0
+        return MOST if self.max_evals is None else min(MOST, self.max_evals // CERTIFYING_SHARE)
+
+    @property
+    def reserve(self) -> int:
+        """Evaluations that a run must leave; without a budget there is nothing to leave."""
+        if self.max_evals is None:
+            return 0
+        tries = 0 if self.noisy or self.max_evals < 100 else SECOND_TRIES
+        return self.size(self.max_evals) * self.candidates + tries + self.certifying
+
+    def size(self, budget: int) -> int:
+        """Return how many values estimate f at one candidate, in a run of so many evaluations."""
+        if not self.noisy:
+            return 1
+        share, n = max(2, budget // SHARE, min(budget // 10, 50)), self.oracle.n
+        return n if n is not None and n <= share else min(share, MOST)
+
+    def run(
+        self, points: dict[str, Array], nfev: int, left: Callable[[], int | None], rng: np.random.Generator
+    ) -> Generator[Query, Array, Answer]:
+        """Yield queries and return the answer among `points`: name -> point, the start last if there are several.
+
+        `nfev` evaluations were made, and `left()` is what may still be asked for, or None.
+        """
+        size, room = self.size(nfev if self.max_evals is None else self.max_evals), left()
+        if room is not None:
+            size = max(0, min(size, (room - self.certifying) // len(points)))
+        xi: Any = None
+        if size and self.oracle.sample is not None:
+            xi = np.arange(size) if size == self.oracle.n else self.oracle.sample(rng, size)
+        judged = {}
+        for name, x in points.items():
+            judged[name] = yield from self._values(x, xi, size, left)
+        chosen = choose(judged)
+        fun, stderr = mean_and_error(judged[chosen], exact=not self.noisy or size == self.oracle.n)
+        certificate = yield from self._certify(points[chosen], left, rng)
+        return Answer(chosen, points[chosen], fun, stderr, size, certificate)
+
+    def _values(self, x: Array, xi: Any, size: int, left: Callable[[], int | None]) -> Generator[Query, Array, Array]:
+        """Evaluate a candidate; a deterministic f that fails is asked again a few times, as far as the budget goes."""
+        parts, rows = [np.empty(0)], max(1, ROWS_AT_ONCE // x.size)
+        for start in [*range(0, size, rows)] * (1 if self.noisy else 1 + SECOND_TRIES):
+            k, room = min(rows, size - start), left()
+            if room is not None and room < k:
+                break
+            values = yield Query(np.broadcast_to(x, (k, x.size)), None if xi is None else xi[start : start + k])
+            parts.append(values)
+            if not self.noisy and np.isfinite(values).all():
+                return values
+        return np.concatenate(parts)
+
+    def _certify(
+        self, x: Array, left: Callable[[], int | None], rng: np.random.Generator
+    ) -> Generator[Query, Array, Certificate | None]:
+        room = left()
+        most = self.certifying if room is None else min(self.certifying, room)
+        if self.stationarity is None or most < 1:
+            return None
+        delta, epsilon = self.stationarity
+        return (yield from Search(self.oracle, x, delta, epsilon, None, 0.95, most, rng).run())
+
+
+def choose(judged: dict[str, Array]) -> str:
+    """Return the candidate with the lowest mean on common samples; the last one, the start, unless beaten clearly.
+
+    Clearly is by two standard errors of the paired difference, so that a run never ends above its start but by chance.
+    """
+    *others, start = judged
+    means = {name: mean_and_error(judged[name], exact=False)[0] for name in others}
+    finite = {name: mean for name, mean in means.items() if np.isfinite(mean)}
+    if not finite:
+        return start
+    best = min(finite, key=lambda name: finite[name])
+    if judged[best].shape != judged[start].shape:
+        return best
+    difference = judged[best] - judged[start]
+    difference = difference[np.isfinite(difference)]
+    if difference.size == 0:
+        return best
+    error = float(difference.std(ddof=1) / np.sqrt(difference.size)) if difference.size > 1 else 0.0
+    return best if difference.mean() < -2 * error else start

@@ -1,0 +1,251 @@
+"""CappedL1SVC is a scikit-learn estimator like any other, and a thin shell around the library."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import goldstein as gs
+from goldstein.problems import capped_l1_svm, svm
+from goldstein.sklearn import CappedL1SVC
+
+WAIVED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
+CHECKS = """
+import json, warnings
+warnings.simplefilter("ignore")
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils._test_common.instance_generator import PER_ESTIMATOR_XFAIL_CHECKS
+from sklearn.linear_model import SGDClassifier
+from goldstein.sklearn import CappedL1SVC
+waived = PER_ESTIMATOR_XFAIL_CHECKS[SGDClassifier]
+results = check_estimator(CappedL1SVC(), expected_failed_checks=waived, on_skip=None, on_fail=None)
+print(json.dumps([(r["check_name"], r["status"], repr(r["exception"])[:500]) for r in results]))
+"""
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return StandardScaler().fit_transform(X), np.array(["setosa", "versicolor", "virginica"])[y]
+
+
+def quick(**settings):
+    return CappedL1SVC(**{"max_evals": 20_000, "random_state": 0, **settings})
+
+
+def test_every_check_of_scikit_learn_passes_and_none_is_skipped():
+    # In a process of its own, since one check runs only when this variable is set before scipy is imported.
+    process = subprocess.run(
+        [sys.executable, "-c", CHECKS],
+        env={**os.environ, "SCIPY_ARRAY_API": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    results = json.loads(process.stdout.splitlines()[-1])
+    assert len(results) > 50
+    assert [result for result in results if result[1] not in ("passed", "xfail")] == []
+    assert {name for name, status, _ in results if status == "xfail"} == WAIVED
+
+
+def test_two_classes_are_told_apart_and_what_was_learnt_can_be_seen(cancer):
+    X, y = cancer
+    model = CappedL1SVC(random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.96
+    assert model.coef_.shape == (1, 30)
+    assert model.intercept_.shape == (1,)
+    assert model.classes_.tolist() == [0, 1]
+    assert model.n_features_in_ == 30
+    (history,) = model.history_
+    assert history.nfev[-1] <= model.n_evals_ <= 1000 * 32
+    assert model.n_iter_ > 10_000
+    scores = X @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-12)
+    assert (model.predict(X) == (scores > 0)).all()
+
+
+def test_it_is_a_thin_shell_the_answer_is_that_of_minimize(cancer):
+    X, y = cancer
+    problem = capped_l1_svm(X, np.where(y == 1, 1.0, -1.0), 0.01, 1.5)
+    model = quick(regularisation=0.01, cap=1.5).fit(X, y)
+    seed = int(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
+    run = gs.minimize(problem.compiled, np.zeros(31), max_evals=20_000, rng=seed)
+    assert np.append(model.coef_, model.intercept_).tolist() == run.x.tolist()
+    assert problem.value(run.x) < 0.2
+
+
+def test_more_classes_are_told_apart_one_against_the_rest(iris):
+    X, y = iris
+    model = quick().fit(X, y)
+    assert model.score(X, y) > 0.85
+    assert model.coef_.shape == (3, 4)
+    assert len(model.history_) == 3
+    assert model.n_evals_ <= 60_000
+    assert model.decision_function(X).shape == (150, 3)
+    assert set(model.predict(X)) == {"setosa", "versicolor", "virginica"}
+
+
+def test_sparse_rows_give_the_fit_of_dense_ones(cancer):
+    X, y = cancer
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    dense = quick().fit(X, y)
+    for kind in (sparse.csr_array, sparse.csc_matrix, sparse.coo_array):
+        model = quick().fit(kind(X), y)
+        assert (model.coef_ == dense.coef_).all()
+        np.testing.assert_allclose(model.decision_function(kind(X)), dense.decision_function(X), rtol=1e-9)
+
+
+def test_without_an_intercept_the_scores_go_through_the_origin(cancer):
+    X, y = cancer
+    model = quick(fit_intercept=False).fit(X, y)
+    assert model.intercept_.tolist() == [0]
+    assert model.decision_function(np.zeros((1, 30))) == [0]
+    assert model.score(X, y) > 0.9
+
+
+def test_the_same_seed_gives_the_same_fit_and_another_another(cancer):
+    X, y = cancer
+    fits = [quick(random_state=seed).fit(X, y).coef_ for seed in (1, 1, 2)]
+    assert (fits[0] == fits[1]).all()
+    assert (fits[0] != fits[2]).any()
+    again = quick(random_state=1)
+    assert (again.fit(X, y).coef_ == again.fit(X, y).coef_).all()
+    state = np.random.RandomState(1)
+    assert (quick(random_state=state).fit(X, y).coef_ == fits[0]).all()
+    assert (quick(random_state=state).fit(X, y).coef_ != fits[0]).any()
+
+
+@pytest.mark.parametrize("budget", [1_000, 5_001])
+def test_the_budget_is_kept(cancer, budget):
+    model = quick(max_evals=budget).fit(*cancer)
+    assert 0.9 * budget < model.n_evals_ <= budget
+
+
+def test_any_method_runs_by_name_or_as_an_object(cancer):
+    X, y = cancer
+    named = quick(method="gfm", options={"delta": 0.01, "step_size": 0.002}).fit(X, y)
+    given = quick(method=gs.GFM(0.01, 0.002)).fit(X, y)
+    assert (named.coef_ == given.coef_).all()
+    assert named.score(X, y) > 0.9
+    gradients = quick(method=gs.O2NC(delta=0.1, block_length=10), max_evals=2_000).fit(X, y)
+    assert gradients.score(X, y) > 0.9
+
+
+def test_without_numba_the_fit_is_the_same_to_rounding(cancer, monkeypatch):
+    X, y = cancer
+    with_numba = quick(max_evals=3_000, method=gs.GFM(0.1, 0.01)).fit(X, y)
+    svm._jitted_component.cache_clear()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    without = quick(max_evals=3_000, method=gs.GFM(0.1, 0.01)).fit(X, y)
+    svm._jitted_component.cache_clear()
+    np.testing.assert_allclose(without.coef_, with_numba.coef_, rtol=1e-6, atol=1e-9)
+
+
+def test_rows_of_weight_zero_are_left_out_and_only_ratios_of_weights_count(cancer):
+    X, y = cancer
+    weights = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    used = weights > 0
+    everything = CappedL1SVC(random_state=0).fit(X, y, weights)
+    assert (everything.coef_ == CappedL1SVC(random_state=0).fit(X[used], y[used], weights[used]).coef_).all()
+    assert (everything.coef_ == CappedL1SVC(random_state=0).fit(X, y, 8 * weights).coef_).all()
+    equal = quick().fit(X, y, np.full(len(y), 4.0))
+    assert (equal.coef_ == quick().fit(X, y).coef_).all()
+
+
+def test_weights_move_the_fit_as_repeated_rows_do():
+    # One feature, labels that cannot be separated: the majority by weight decides the sign.
+    X, y = np.tile([[1.0], [1.0], [-1.0], [-1.0]], (25, 1)), np.tile([1, 0, 0, 1], 25)
+    for weights, sign in ((np.tile([3, 1, 3, 1], 25), 1), (np.tile([1, 3, 1, 3], 25), -1)):
+        model = quick(fit_intercept=False).fit(X, y, weights)
+        assert np.sign(model.coef_[0, 0]) == sign
+        repeated = quick(fit_intercept=False).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+        assert model.coef_[0, 0] == pytest.approx(repeated.coef_[0, 0], abs=0.05)
+
+
+def test_batches_together_learn_what_the_whole_does(cancer):
+    X, y = cancer
+    order = np.random.default_rng(0).permutation(len(y))
+    model = quick(max_evals=5_000)
+    for batch in np.array_split(order, 6):
+        model.partial_fit(X[batch], y[batch], classes=[0, 1])
+    assert model.n_seen_ == len(y)
+    assert model.score(X, y) > 0.94
+    first = quick().partial_fit(X, y, classes=[0, 1])
+    assert (first.coef_ == quick().fit(X, y).coef_).all()
+
+
+def test_a_late_batch_moves_the_weights_by_its_share_only(cancer):
+    X, y = cancer
+    model = quick().partial_fit(X, y, [0, 1])
+    before = np.append(model.coef_, model.intercept_)
+    problem = capped_l1_svm(X[:63], np.where(y[:63] == 1, -1.0, 1.0))
+    model.partial_fit(X[:63], 1 - y[:63])
+    rng = np.random.RandomState(0)
+    seed = [int(rng.randint(np.iinfo(np.int32).max)) for _ in range(2)][1]
+    batch = gs.minimize(problem.compiled, before, max_evals=20_000, rng=seed).x
+    after = np.append(model.coef_, model.intercept_)
+    np.testing.assert_allclose(after, before + 63 / (63 + len(y)) * (batch - before), rtol=1e-12)
+    assert model.score(X, y) > 0.9
+
+
+def test_fit_forgets_what_was_learnt_before(cancer, iris):
+    model = quick().fit(*iris)
+    assert (model.fit(*cancer).coef_ == quick().fit(*cancer).coef_).all()
+    model.partial_fit(*cancer)
+    assert (model.fit(*cancer).coef_ == quick().fit(*cancer).coef_).all()
+
+
+def test_it_works_in_pipelines_and_grid_search():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = make_pipeline(StandardScaler(), CappedL1SVC(max_evals=5_000, random_state=0))
+    grid = {"cappedl1svc__regularisation": [1e-6, 1e-3, 10.0], "cappedl1svc__cap": [0.5, 2.0]}
+    search = GridSearchCV(model, grid, cv=3, error_score="raise").fit(X, y)
+    assert search.best_params_["cappedl1svc__regularisation"] < 1
+    assert search.best_score_ > 0.9
+
+
+def test_it_can_be_cloned_and_stored(cancer):
+    X, y = cancer
+    model = quick(cap=1.0, options={}).fit(X, y)
+    assert clone(model).get_params() == model.get_params()
+    twin = pickle.loads(pickle.dumps(model))
+    assert (twin.predict(X) == model.predict(X)).all()
+    assert (twin.partial_fit(X, y).coef_ == model.partial_fit(X, y).coef_).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda X, y: quick().fit(X, np.ones(len(y))), "needs at least 2 classes, got one class only"),
+        (lambda X, y: quick().fit(X, y, np.zeros(len(y))), "0 for every row|at least one non-zero"),
+        (lambda X, y: quick().fit(X, y, -np.ones(len(y))), "[Nn]egative"),
+        (lambda X, y: quick().partial_fit(X, y), "first call of partial_fit needs classes"),
+        (lambda X, y: quick().partial_fit(X, y, [1, 2]), r"y holds \[0\], which are not among the classes \[1, 2\]"),
+        (lambda X, y: quick().fit(X, y).partial_fit(X, y, [0, 1, 2]), r"classes are \[0, 1\] since the first call"),
+        (lambda X, y: quick(method="adam").fit(X, y), "Unknown method 'adam'"),
+        (lambda X, y: quick(max_evals=0).fit(X, y), "max_evals must be a whole number"),
+        (lambda X, y: quick(cap=-1).fit(X, y), "cap must be a positive number"),
+    ],
+)
+def test_bad_input_gets_one_sentence(cancer, call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call(*cancer)
