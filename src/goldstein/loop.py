@@ -114,6 +114,7 @@ class Session:
                 status = yield from self._record()
         if self.checkpoint is not None and not self._saved_for_good:
             self.checkpoint.save(self._content())
+        self._saved_for_good = True
         return (yield from self._close(status))
 
     def _iterate(self) -> Generator[Query, Array, Status | None]:
@@ -138,7 +139,6 @@ class Session:
             self.interrupt()
             query = run.ask(limit)
             assert query is not None
-            self._saved_for_good = True
         values = yield query
         self._before_ask, self._consistent = None, False
         finite = self.counters.see(values, query, diagnostic=False)
@@ -295,12 +295,13 @@ class Session:
         )
 
     def interrupt(self) -> None:
-        """Save the run as it is; one that waits for an evaluation, as it was before that query."""
+        """Save the run for good as it is; one that waits for an evaluation, as it was before that query."""
         if self.checkpoint is None or not self._consistent or self._saved_for_good:
             return
         if self._before_ask is not None:
             self.run.context.rng.bit_generator.state = self._before_ask
         self.checkpoint.save(self._content())
+        self._saved_for_good = True
 
     def _fingerprint(self, x0: Array, output: str | None, projection: Projection | None) -> dict[str, Any]:
         horizon = (self.max_evals, self.max_iter) if self.method.uses_horizon else ()
@@ -350,6 +351,8 @@ def drive(session: Session, evaluate: Callable[[Query], Array]) -> Result:
             try:
                 values = evaluate(query)
             except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    session.interrupt()  # before the values of this query count: the resumed run asks for them again
                 asked = min(getattr(error, "evaluated", len(query)), len(query))
                 session.counters.nfev += asked if query.order == 0 else 0
                 session.counters.ngev += asked if query.order == 1 else 0
