@@ -65,7 +65,7 @@ def script(svm, pairs: int) -> float:
 
 def svm_rows() -> list[Row]:
     """Return pairs a second on the a9a-shaped SVM, one thread, and each as a multiple of the floor."""
-    svm, pairs = a9a_shaped(), 200_000
+    svm, pairs = a9a_shaped(), 2_000_000
     d = svm.dim
     floor_time = floor(d, pairs) / pairs
     # A correction draws one direction for two pairs; the floor counts directions.
@@ -98,7 +98,7 @@ def dimension_rows() -> list[Row]:
     """Return time a pair against d with a component that costs next to nothing, GFM and GFM+."""
     rows = []
     for d in (10, 100, 124, 1_000, 10_000, 100_000):
-        pairs = max(200, 20_000_000 // d)
+        pairs = max(2_000, 200_000_000 // d)
         oracle, x0 = cheap_sum(d), np.zeros(d)
         per_direction = floor(d, pairs) / pairs
         gfm = compiled(oracle, x0, gs.GFM(DELTA, ETA), 2 * pairs) / pairs
@@ -120,7 +120,7 @@ def dimension_rows() -> list[Row]:
 
 
 def overhead_row() -> Row:
-    """Return what the plain loop adds to a query of 100 directions at d = 1,000, beside drawing and normalising them."""
+    """Return what the plain loop adds to a query of 100 directions at d = 1,000, beside drawing them."""
     d, b, steps = 1_000, 100, 100
     oracle = gs.Deterministic(lambda X: np.zeros(len(X)), vectorized=True)
     method, x0, rng = gs.GFM(DELTA, ETA, b), np.zeros(d), generator()

@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 
 import goldstein as gs
 from goldstein import Deterministic, FiniteSum, Status, Unreplayable
+from goldstein.history import RECORDS
 from goldstein.methods import resolve
 from goldstein.projection import Box, L2Ball, Simplex, linf_ball
 
@@ -85,7 +86,6 @@ BAD = {  # what is given : what the sentence must speak of
     "projection": ({"projection": 1.0}, "projection must be a callable"),
     "projection length": ({"projection": Box(np.zeros(4), np.ones(4))}, "4.* 3"),
     "x_scale zero": ({"x_scale": [1, 0, 1]}, "x_scale must be a positive number or 3 of them"),
-    "x_scale length": ({"x_scale": [1, 1]}, "x_scale must be a positive number or 3 of them"),
     "x_scale text": ({"x_scale": "big"}, "x_scale must be a positive number or 3 of them"),
     "output": ({"output": "median"}, "output must be None or one of last, random, average, best"),
     "rng negative": ({"rng": -1}, "rng must be a seed"),
@@ -305,7 +305,7 @@ def test_history_holds_the_course_of_the_run_and_the_monitor_curve():
     history = res.history
     assert list(history) == ["nfev", "ngev", "nit", "fun", "gradient_norm", "step", "nfail", "monitor"]
     assert {column.shape for column in history.values()} == {history.nfev.shape}
-    assert 200 <= len(history.nfev) <= 260
+    assert 0.8 * RECORDS <= len(history.nfev) <= RECORDS + 10
     assert (history.nfev[0], history.nit[0]) == (2, 0)
     assert (history.nfev[-1], history.nit[-1]) == (res.nfev - 1, res.nit)
     assert (np.diff(history.nit) > 0).all()

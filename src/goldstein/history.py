@@ -10,7 +10,7 @@ import numpy as np
 from goldstein.query import Array
 from goldstein.state import State
 
-RECORDS = 250
+RECORDS = 100
 COLUMNS = ("nfev", "ngev", "nit", "fun", "gradient_norm", "step", "nfail", "monitor")
 COUNTS = ("nfev", "ngev", "nit", "nfail")
 

@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
+from goldstein import datasets
+
 app = typer.Typer(help=__doc__, no_args_is_help=True)
-
-
-@app.callback()
-def studies() -> None:
-    """Run a study from data to figure."""
 
 
 @app.command()
@@ -25,3 +22,33 @@ def defaults(
     from goldstein.studies import defaults
 
     defaults.run(out, quick=quick, docs=docs)
+
+
+@app.command()
+def svm(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for all of it; results/svm, or out/svm-quick with --quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="A tenth of every budget, one tuning seed, five others.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder with the files; else GOLDSTEIN_DATA or the cache.")] = None,
+    docs: Annotated[Path | None, typer.Option(help="Markdown file with the markers of the table.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; all cores when not given.")] = None,
+    report: Annotated[bool, typer.Option(help="Only table and figure again, from the numbers there are.")] = False,
+) -> None:
+    """The capped-l1 SVM of the paper's first experiment, every value counted; goes on where it was stopped."""
+    import json
+
+    from goldstein.studies import svm, svm_report
+
+    out = out or Path("out/svm-quick" if quick else "results/svm")
+    if report:
+        svm_report.write(json.loads((out / "results.json").read_text()), out, docs)
+        return
+    try:
+        svm.run(out, quick=quick, data=data, docs=docs, jobs=jobs)
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. What is done is in {out}; the same command goes on from there.", err=True)
+        raise typer.Exit(130) from None
+    except (OSError, datasets.ChecksumError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None

@@ -67,6 +67,17 @@ def _pair(F, args, i, x, w, radius, q, tally):
 
 
 @njit(inline="always")
+def _add(g, c, w, first):
+    """g ← c·w for the first direction of a batch, g ← g + c·w for the others."""
+    if first:
+        for j in range(w.size):
+            g[j] = c * w[j]
+    else:
+        for j in range(w.size):
+            g[j] += c * w[j]
+
+
+@njit(inline="always")
 def _average(mean, count, x):
     """Take x into the running mean, if one is kept."""
     if mean.size:
@@ -86,14 +97,14 @@ def _norm(v):
 def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
     """Algorithm 1 for `len(etas)` iterations with batches of b; changes x, mean and tally in place."""
     d = x.size
-    w, q, g = np.empty(d), np.empty(d), np.empty(d)
+    w, q, own = np.empty(d), np.empty(d), np.empty(d if b > 1 else 0)
+    g, scale = own, 0.0
     indices = np.zeros(b, np.int64)
     for t in range(etas.size):
         _average(mean, count + t + 1, x)
         if n > 0:
             for k in range(b):  # Alg. 1, line 2
                 indices[k] = rng.integers(0, n)
-        g[:] = 0.0
         used, total = 0, 0.0
         for k in range(b):
             inverse = _draw(rng, w)
@@ -101,19 +112,22 @@ def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
             if fine:
                 c = d / (2 * delta) * (plus - minus)  # Definition 6
                 tally[POWER] += c * c
-                used += 1
                 total += plus + minus
-                for j in range(d):
-                    g[j] += c * inverse * w[j]
+                if b == 1:
+                    g = w  # nothing to add up: go along the direction itself
+                    scale = c * inverse
+                else:
+                    _add(own, c * inverse, w, used == 0)
+                used += 1
         if used:
             tally[DIRECTIONS] += used
             tally[VALUE] = total / (2 * used)
-            step = etas[t] / used
+            scale = scale if b == 1 else 1.0 / used
+            step = etas[t] * scale
             for j in range(d):
                 x[j] -= step * g[j]  # Alg. 1, line 3
-            tally[NORM] = used
-    if tally[NORM] > 0:
-        tally[NORM] = _norm(g) / tally[NORM]
+            if t == etas.size - 1:
+                tally[NORM] = abs(scale) * _norm(g)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -146,7 +160,6 @@ def gfm_plus(
         if n > 0:
             for k in range(size):  # Alg. 2, lines 4 and 7
                 indices[k] = rng.integers(0, n)
-        g[:] = 0.0
         used, total, power, change = 0, 0.0, 0.0, 0.0
         for k in range(size):
             inverse = _draw(rng, w)
@@ -158,28 +171,29 @@ def gfm_plus(
                 fine &= fine_before  # a failure at x_{t−1} alone removes the whole term
                 before = d / (2 * delta) * (plus_before - minus_before)
             if fine:
-                used += 1
                 total += plus + minus
                 power += c * c
                 change += (c - before) ** 2
-                for j in range(d):
-                    g[j] += (c - before) * inverse * w[j]
+                _add(g, (c - before) * inverse, w, used == 0)
+                used += 1
         if used:
             tally[POWER] += power
             tally[DIRECTIONS] += used
             tally[VALUE] = total / (2 * used)
+            share, eta = 1.0 / used, etas[t]
             if restart:
                 for j in range(d):
-                    v[j] = g[j] / used  # Alg. 2, line 5
+                    v[j] = share * g[j]  # Alg. 2, line 5
+                    x_prev[j] = x[j]
+                    x[j] -= eta * v[j]  # Alg. 2, line 10
             else:
                 tally[CHANGE] += change
                 tally[LEVEL] += power
                 tally[CORRECTIONS] += used
                 for j in range(d):
-                    v[j] += g[j] / used  # Alg. 2, line 8
-            for j in range(d):
-                x_prev[j] = x[j]
-                x[j] -= etas[t] * v[j]  # Alg. 2, line 10
+                    v[j] += share * g[j]  # Alg. 2, line 8
+                    x_prev[j] = x[j]
+                    x[j] -= eta * v[j]  # Alg. 2, line 10
             age = (age + 1) % m
     tally[NORM] = _norm(v)
     return age

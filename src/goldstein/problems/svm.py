@@ -273,15 +273,18 @@ def _jitted_component() -> Callable[..., float]:
     except ImportError as error:
         raise ImportError("The compiled component needs numba: pip install 'goldstein[compiled]'.") from error
 
-    # Sums may be reordered, so that they run in vector registers; the same machine gives the same values always.
-    @njit(nogil=True, fastmath={"reassoc"})
+    @njit(fastmath={"reassoc"})  # this sum may be reordered, so that it runs in vector registers
+    def capped(x, cap):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for j in range(x.size):
+            total += min(abs(x[j]), cap)
+        return total
+
+    @njit(nogil=True)
     def component(x, i, data, indices, indptr, signed, lam, cap):  # type: ignore[no-untyped-def]
         margin = 0.0
-        for entry in range(indptr[i], indptr[i + 1]):
-            margin += data[entry] * x[indices[entry]]
-        penalty = 0.0
-        for j in range(x.size):
-            penalty += min(abs(x[j]), cap)
-        return max(0.0, abs(signed[i]) - signed[i] * margin) + lam * penalty
+        for entry in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):  # unsigned: no index counts from the end
+            margin += data[entry] * x[np.uint64(indices[entry])]
+        return max(0.0, abs(signed[i]) - signed[i] * margin) + lam * capped(x, cap)
 
     return component

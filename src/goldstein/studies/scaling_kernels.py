@@ -1,7 +1,7 @@
 """Whole runs of the scaling study in machine code (extra: compiled).
 
-GFM and GFM+ are the library's own compiled loops. ZO-O2NC and SINGD, which have none there, draw the same random numbers
-in the same order as the library's, so that both give the same run.
+GFM and GFM+ are the library's own compiled loops. ZO-O2NC and SINGD, which have none there, draw the same random
+numbers in the same order as the library's, so that both give the same run.
 """
 
 # mypy: ignore-errors
@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from goldstein.compiled.kernels import CHANGE, DIRECTIONS, LEVEL, POWER, TALLY, gfm, gfm_plus
+from goldstein.compiled import kernels as library
+from goldstein.compiled.kernels import CHANGE, DIRECTIONS, LEVEL, POWER, TALLY
 
 FIRST_CHECK = 40  # evaluations
 CHUNK = 8192  # steps whose sizes are written down at a time
@@ -20,6 +21,10 @@ CHUNK = 8192  # steps whose sizes are written down at a time
 # What a run tells besides its hits; the order of its facts.
 EVALUATIONS, STEPS, RATIO, NOISE, ERROR, CHECKS = range(6)
 FACTS = 6
+
+# Compiled anew: the library's own copies hold forms for other functions, which numba would try on `component` first.
+gfm = njit(nogil=True, error_model="numpy")(library.gfm.py_func)
+gfm_plus = njit(nogil=True, error_model="numpy")(library.gfm_plus.py_func)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

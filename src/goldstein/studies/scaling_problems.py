@@ -1,8 +1,8 @@
 """The two problems of the tuned part of the scaling study, with exact smoothed gradients.
 
 Both are sums over coordinates, F(x; i) = s(x_0) + Σ_j ||x_j − ξ_ij| − c|/√(number of j), so that ∇f_ρ is a vector of
-one-dimensional integrals for every radius ρ. No method here can make use of that: all of them draw their directions from
-the whole sphere, and a rotation of the coordinates changes nothing.
+one-dimensional integrals for every radius ρ. No method here can make use of that: all of them draw their directions
+from the whole sphere, and a rotation of the coordinates changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from goldstein.oracle import FiniteSum
 from goldstein.query import Array
 
 N = 1024  # components
-SHARES = (1.0, 0.5, 0.25)  # radii ρ/δ of the smoothed gradients among which the shortest is taken
+SHARES = (1.0, 0.5, 0.25, 0.05)  # radii ρ/δ of the smoothed gradients among which the shortest is taken
 TABLE = 16001  # entries; interpolation errs by less than 1e-4 in each of them
 NODES = 96
 
@@ -33,6 +33,8 @@ class Terrain:
         Where the slope log(1 + reach) − log(1 + x_0) ends; 0: there is no slope.
     well : float
         c: every coordinate has its minima c away from the noise, and a local maximum at it; 0: a minimum there.
+    scale : float
+        By which the targets ε are multiplied, so that no method meets the first of them at once.
     text : str
         What it is, for tables.
     """
@@ -40,6 +42,7 @@ class Terrain:
     name: str
     reach: float
     well: float
+    scale: float
     text: str
 
     def lipschitz(self) -> float:
@@ -49,7 +52,7 @@ class Terrain:
     def start(self, d: int) -> Array:
         """Return x0, at distance 2 from a minimum of the kinks, and at the beginning of the slope."""
         kinks = d - bool(self.reach)
-        x = np.full(d, self.well + 2.0 / np.sqrt(kinks))
+        x = np.full(d, abs(self.well - 2.0 / np.sqrt(kinks)))
         if self.reach:
             x[0] = 0.0
         return x
@@ -77,7 +80,7 @@ class Terrain:
         """Return what `bound` needs: ∇f_ρ by tables for the kinks and by quadrature for the slope, ρ = δ·SHARES."""
         radii = delta * np.array(SHARES)
         nodes, weights = roots_gegenbauer(NODES, d / 2)  # the density of e·u, u uniform in the ball
-        edge = 1.0 + delta + self.well
+        edge = 1.0 + delta + self.well  # beyond it ∇f_ρ is constant
         grid = np.linspace(-edge, edge, TABLE)
         tables = np.stack([self._kinks(grid, d, rho) for rho in radii])
         return (self.reach, radii, nodes, weights / weights.sum(), tables, -edge, float(grid[1] - grid[0]))
@@ -103,8 +106,8 @@ def _marginal(t: Array, d: int) -> Array:
     return np.asarray(np.sign(t) * betainc(0.5, (d + 1) / 2, np.minimum(t * t, 1.0)) / 2)
 
 
-WELLS = Terrain("wells", 0.0, 0.5, "E Σ_j ||x_j − ξ_j| − ½|/√d: nonconvex, 2^d minima")
+WELLS = Terrain("wells", 0.0, 2.0, 0.5, "E Σ_j ||x_j − ξ_j| − 2|/√d: nonconvex, 2^d minima, the nearest 2 away from x0")
 SLOPE = Terrain(
-    "slope", 400.0, 0.0, "log(401/(1 + x_1)), flat from x_1 = 400 on, + E Σ_j |x_j − ξ_j|/√(d − 1): a slope that dies slowly"
+    "slope", 400.0, 0.0, 1.0, "log(401/(1 + min(x_1, 400))) + E Σ_j |x_j − ξ_j|/√(d − 1): a slope that dies slowly"
 )
 TERRAINS = {terrain.name: terrain for terrain in (WELLS, SLOPE)}

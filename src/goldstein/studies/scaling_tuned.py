@@ -1,8 +1,8 @@
 """The tuned part: evaluations until an upper bound on dist(0, ∂_δ f(x)) is at most ε, for the best setting of a grid.
 
-The bound is the same for all methods: the shortest of the exact ∇f_ρ(x), ρ = δ, δ/2, δ/4, each an element of ∂_δ f(x). It
-is checked whenever the evaluations have grown by 3 %, costs none, and a target counts as reached at the second of two
-consecutive checks that meet it. x is the current iterate; for ZO-O2NC the mean of its newest block.
+The bound is the same for all methods: the shortest of the exact ∇f_ρ(x), ρ = δ, δ/2, δ/4, δ/20, each an element of
+∂_δ f(x). It is checked whenever the evaluations have grown by 3 %, costs none, and a target counts as reached at the
+second of two consecutive checks that meet it. x is the current iterate; for ZO-O2NC the mean of its newest block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from goldstein.studies.scaling_problems import TERRAINS, N, Terrain
 
 GROWTH = 1.03
 DEEPER = 3  # each round of tuning goes so many times as far as the one before
-FINALISTS = 6
+WIDE, FINALISTS = 5, 6  # settings that go on from the first seed of the screening, and from all of them
 Setting = dict[str, float]
 
 
@@ -38,16 +38,16 @@ class Tuning:
     tuning_seeds: tuple[int, ...]
     reporting_seeds: tuple[int, ...]
     first_budget: int = 3000
-    most: int = 10**8
+    most: int = 4 * 10**7
 
     def places(self) -> list[tuple[int, float]]:
         """Return the pairs (d, δ): the base, then one of both changed."""
         d, delta = self.base
         return [self.base, *((k, delta) for k in self.dims if k != d), *((d, r) for r in self.radii if r != delta)]
 
-    def targets(self, place: tuple[int, float]) -> tuple[float, ...]:
+    def targets(self, terrain: str, place: tuple[int, float]) -> tuple[float, ...]:
         """Return the ε that are aimed at, falling."""
-        return self.fine if place == self.base else self.coarse
+        return tuple(TERRAINS[terrain].scale * e for e in (self.fine if place == self.base else self.coarse))
 
     def grid(self, method: str) -> list[Setting]:
         """Return the settings of a method; its steps are those of all the others."""
@@ -62,7 +62,7 @@ class Tuning:
 
 METHODS = ("gfm", "gfm decayed", "gfm+", "zo-o2nc ogd", "zo-o2nc adagrad")
 FULL = Tuning(
-    steps=tuple(2.0**-k for k in range(-3, 16)),
+    steps=tuple(2.0**-k for k in range(-2, 15)),
     epochs=tuple((m, b) for m in (8, 32, 128) for b in (1, 4, 16)),
     blocks=(16, 64, 256, 1024),
     fine=tuple(0.16 * 2.0 ** (-k / 2) for k in range(7)),
@@ -70,7 +70,7 @@ FULL = Tuning(
     base=(3, 0.5),
     dims=(3, 6, 12, 24),
     radii=(0.25, 0.5, 1.0),
-    tuning_seeds=tuple(range(100, 105)),
+    tuning_seeds=tuple(range(100, 111)),
     reporting_seeds=tuple(range(1000, 1020)),
 )
 QUICK = Tuning(
@@ -82,7 +82,7 @@ QUICK = Tuning(
     base=(3, 0.5),
     dims=(3, 6),
     radii=(0.5, 1.0),
-    tuning_seeds=(100, 101),
+    tuning_seeds=(100, 101, 102, 103),
     reporting_seeds=(1000, 1001, 1002, 1003),
     first_budget=1000,
     most=200_000,
@@ -129,15 +129,15 @@ class Ground:
 
 def measure(terrain: str, place: tuple[int, float], method: str, tuning: Tuning, workers: int = 2) -> dict[str, Any]:
     """Tune a method at one (d, δ) for every ε, then report it on seeds of its own."""
-    ground, targets = Ground(TERRAINS[terrain], *place), tuning.targets(place)
+    ground, targets = Ground(TERRAINS[terrain], *place), tuning.targets(terrain, place)
     with ThreadPoolExecutor(workers) as pool:
         chosen = tune(ground, method, targets, tuning, pool.map)
         rows = [
             _report(ground, method, setting, tuned, target, tuning, pool.map)
             for target, (setting, tuned) in zip(targets, chosen, strict=True)
         ]
-    d, delta = place
-    return {"terrain": terrain, "d": d, "delta": delta, "method": method, "grid": len(tuning.grid(method)), "rows": rows}
+    where = {"terrain": terrain, "d": place[0], "delta": place[1], "method": method}
+    return where | {"gap": TERRAINS[terrain].gap(place[0]), "grid": len(tuning.grid(method)), "rows": rows}
 
 
 Mapper = Callable[..., Iterable[Any]]
@@ -146,36 +146,69 @@ Mapper = Callable[..., Iterable[Any]]
 def tune(
     ground: Ground, method: str, targets: tuple[float, ...], tuning: Tuning, mapper: Mapper = map
 ) -> list[tuple[Setting, float]]:
-    """Return for each target the setting with the smallest geometric mean of evaluations over the tuning seeds.
+    """Return for each target the best setting, and the geometric mean of its evaluations over the last tuning seeds.
 
-    One seed tries the whole grid with a growing budget, until some setting reaches the smallest target; the best few
-    for each target are then run on the other seeds, with DEEPER times the evaluations of the best. What does not reach
-    a target counts with its budget. If no setting reaches it, it is the one of the target before.
+    The whole grid is screened with budgets that grow, until some setting reaches the smallest target with two of three
+    seeds. For each target the best of them, and the best step for each choice of the other parameters, are then run on
+    the other tuning seeds, which alone decide: those of the screening had a say in who came so far. A run that misses
+    counts with DEEPER times its budget.
     """
     grid, budget = tuning.grid(method), float(tuning.first_budget)
     while True:
-        trials = list(mapper(lambda s: ground.run(method, s, tuning.tuning_seeds[0], targets, budget), grid))
-        screen = np.array([np.where(trial.hits > 0, trial.hits, np.inf) for trial in trials])
-        if np.isfinite(screen[:, -1]).any() or budget >= tuning.most:
+        score, reached = _screen(ground, method, grid, targets, tuning.tuning_seeds[:3], budget, mapper)
+        if reached[:, -1].any() or budget >= tuning.most:
             break
         budget = min(budget * DEEPER, tuning.most)
     chosen: list[tuple[Setting, float]] = []
     for k, target in enumerate(targets):
-        finalists = [int(i) for i in np.argsort(screen[:, k], kind="stable")[:FINALISTS] if np.isfinite(screen[i, k])]
-        if not finalists:
+        order = _best(np.where(reached[:, k], score[:, k], np.inf), grid, FINALISTS, 1)
+        if not order:
             chosen.append((chosen[-1][0] if chosen else grid[0], np.inf))
             continue
-        limit = DEEPER * screen[finalists[0], k]
-        seeds = tuning.tuning_seeds[1:]
-        jobs = [(i, seed) for i in finalists for seed in seeds]
-        times = [
-            trial.hits[0] or limit
-            for trial in mapper(lambda job: ground.run(method, grid[job[0]], job[1], (target,), limit), jobs)
-        ]
-        logs = np.log(np.array(times).reshape(len(finalists), len(seeds)))
-        best = int(np.argmin(logs.mean(axis=1)))  # the seed of the screening chose the finalists, so it has no say here
-        chosen.append((grid[finalists[best]], float(np.exp(logs[best].mean()))))
+        limit = min(10 * score[order[0], k], tuning.most)
+        seeds = tuning.tuning_seeds[3:]
+        jobs = [(method, grid[i], seed, (target,), limit) for i in order for seed in seeds]
+        times = [trial.hits[0] or DEEPER * limit for trial in mapper(lambda job: ground.run(*job), jobs)]
+        logs = np.log(np.array(times)).reshape(len(order), len(seeds)).mean(axis=1)
+        chosen.append((grid[order[int(np.argmin(logs))]], float(np.exp(logs.min()))))
     return chosen
+
+
+def _screen(
+    ground: Ground,
+    method: str,
+    grid: list[Setting],
+    targets: tuple[float, ...],
+    seeds: tuple[int, ...],
+    budget: float,
+    mapper: Mapper,
+) -> tuple[Array, Array]:
+    """Run the grid with the first seed and what did best for some target with the others.
+
+    Returns the geometric mean of the evaluations for each setting and target, and whether most seeds reached it.
+    """
+    hits = np.zeros((len(seeds), len(grid), len(targets)))
+    hits[0] = [trial.hits for trial in mapper(lambda s: ground.run(method, s, seeds[0], targets, budget), grid)]
+    seen = np.where(hits[0] > 0, hits[0], np.inf)
+    good = sorted({i for k in range(len(targets)) for i in _best(seen[:, k], grid, WIDE, WIDE)})
+    for number, seed in enumerate(seeds[1:], 1):
+        trials = mapper(lambda i, seed=seed: ground.run(method, grid[i], seed, targets, budget), good)
+        for i, trial in zip(good, trials, strict=True):
+            hits[number, i] = trial.hits
+    times = np.where(hits > 0, hits, DEEPER * budget)
+    return np.exp(np.log(times).mean(axis=0)), (hits > 0).sum(axis=0) > len(seeds) / 2
+
+
+def _best(times: Array, grid: list[Setting], overall: int, each: int) -> list[int]:
+    """Return the `overall` best settings, and the `each` best steps for every choice of the other parameters."""
+    order = [int(i) for i in np.argsort(times, kind="stable") if np.isfinite(times[i])]
+    taken, counts = order[:overall], dict[tuple[tuple[str, float], ...], int]()
+    for i in order:
+        others = tuple((name, value) for name, value in grid[i].items() if name != "step")
+        counts[others] = counts.get(others, 0) + 1
+        if counts[others] <= each and i not in taken:
+            taken.append(i)
+    return taken
 
 
 def _report(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,37 +40,19 @@ def _liblinear(svm: SVM) -> Array:
 
 
 def _descend(svm: SVM, steps: int) -> Array:
+    from goldstein.studies.svm_kernels import descent
+
     best, shrink = np.zeros(svm.dim), 1.0
     for _ in range(ROUNDS):
         ends = [best]
         for first in FIRST_STEPS:
             x = best.copy()
             rng = np.random.default_rng(0)
-            _jitted_descent()(rng, steps, shrink * first, x, len(svm.labels), *svm.oracle.args)
+            descent(rng, steps, shrink * first, x, len(svm.labels), *svm.oracle.args)
             ends.append(x)
         best = min(ends, key=lambda x: float(svm.value(x)))
         shrink /= 10
     return best
-
-
-@cache
-def _jitted_descent() -> Any:
-    from numba import njit
-
-    @njit(nogil=True)
-    def descent(rng, steps, first, x, n, data, indices, indptr, signed, lam, cap):  # type: ignore[no-untyped-def]
-        """Subgradient steps on the hinge, which are as sparse as the rows; the regulariser is below 1e-6."""
-        for t in range(steps):
-            i = rng.integers(0, n)
-            margin = 0.0
-            for entry in range(indptr[i], indptr[i + 1]):
-                margin += data[entry] * x[indices[entry]]
-            if signed[i] * margin < abs(signed[i]):
-                step = first * (1.0 - t / steps) * signed[i]
-                for entry in range(indptr[i], indptr[i + 1]):
-                    x[indices[entry]] += step * data[entry]
-
-    return descent
 
 
 class SmoothedGradient:
@@ -101,9 +82,9 @@ class SmoothedGradient:
 def variance(svm: SVM, method: GFMPlus, points: list[Array], *, seed: int, steps: int = 1000) -> list[dict[str, float]]:
     """Measure the error of GFM+'s estimate v at points of a run, against that of plain batches at equal cost.
 
-    From each point whole epochs are run, `steps` steps in all. `error` is the mean over their steps of ‖v_t − ∇f_δ(x_t)‖², `last` the mean
-    over their last steps; `plain` is E‖g(x; S) − ∇f_δ(x)‖² for a plain batch S that costs what a step of GFM+ costs on
-    average; `signal` is ‖∇f_δ(x)‖².
+    From each point whole epochs are run, `steps` steps in all. `error` is the mean over their steps of
+    ‖v_t − ∇f_δ(x_t)‖², `last` the mean over their last steps; `plain` is E‖g(x; S) − ∇f_δ(x)‖² for a plain batch S
+    that costs what a step of GFM+ costs on average, `pair` the same for one pair; `signal` is ‖∇f_δ(x)‖².
     """
     m, b = method.epoch_length, method.batch_size
     cost = ((method.large_batch_size or m * b) + 2 * b * (m - 1)) / m  # pairs a step

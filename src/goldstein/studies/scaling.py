@@ -1,0 +1,114 @@
+"""Scaling: do plans reach their targets, and how do evaluations grow with ε, d and δ when steps are tuned?
+
+`python -m goldstein.studies.scaling` runs both parts, writes what it has after each unit of work, and goes on where it
+was stopped. Planned runs say nothing about exponents, since their lengths are set by formula; those come from the tuned
+part, hold for its two problems, and stand beside the worst case of the theorems.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from goldstein.studies import scaling_planned as planned
+from goldstein.studies import scaling_tuned as tuned
+from goldstein.studies.record import provenance
+from goldstein.studies.scaling_problems import TERRAINS
+
+FILE = "scaling.json"
+
+
+def run(out: Path, *, quick: bool = False, docs: Path | None = None, workers: int | None = None) -> dict[str, Any]:
+    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`."""
+    from goldstein.studies import scaling_report as report
+
+    seeds, tuning = (planned.QUICK, tuned.QUICK) if quick else (planned.FULL, tuned.FULL)
+    command = "goldstein reproduce scaling" + (" --quick" if quick else "")
+    record = work(out, seeds, tuning, command, workers=workers or os.cpu_count() or 1, say=print)
+    report.write(record, out, docs)
+    return record
+
+
+def work(
+    out: Path,
+    seeds: planned.Seeds,
+    tuning: tuned.Tuning,
+    command: str,
+    *,
+    workers: int = 1,
+    say: Callable[[str], Any] = lambda text: None,
+) -> dict[str, Any]:
+    """Do the units of both parts that scaling.json does not hold yet, and write it after each of them."""
+    if set(tuning.tuning_seeds) & set(tuning.reporting_seeds):
+        raise ValueError("A seed that tunes must not report.")
+    settings = json.loads(json.dumps({"planned": asdict(seeds), "tuned": asdict(tuning)}))
+    record = _begun(out, settings) or {
+        **provenance(command),
+        "settings": settings,
+        "terrains": {name: terrain.text for name, terrain in TERRAINS.items()},
+        "seconds": 0.0,
+        "planned": {},
+        "tuned": {},
+    }
+    jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = []
+    for label, name, epsilon in planned.units(seeds):
+        jobs.append(("planned", f"{label}, {name}, {epsilon:g}", partial(planned.measure, label, name, epsilon, seeds)))
+    for terrain in TERRAINS:
+        for d, delta in tuning.places():
+            for method in tuned.METHODS:
+                job = partial(tuned.measure, terrain, (d, delta), method, tuning, workers)
+                jobs.append(("tuned", f"{terrain}, d = {d}, delta = {delta:g}, {method}", job))
+    for number, (part, key, measure) in enumerate(jobs, 1):
+        if key in record[part]:
+            continue
+        started = time.perf_counter()
+        record[part][key] = measure()
+        taken = time.perf_counter() - started
+        record["seconds"] = round(record["seconds"] + taken, 1)
+        save(record, out)
+        say(f"{number}/{len(jobs)} {part}: {key} ({taken:.1f} s)")
+    return record
+
+
+def save(record: dict[str, Any], out: Path) -> None:
+    """Write the record, one unit a line, so that a run that is stopped loses only the unit it was at."""
+    out.mkdir(parents=True, exist_ok=True)
+    head = {key: value for key, value in record.items() if key not in ("planned", "tuned")}
+    lines = [json.dumps(head, indent=1, ensure_ascii=False)[:-2]]
+    for part in ("planned", "tuned"):
+        rows = [f"  {json.dumps(key)}: {json.dumps(row, ensure_ascii=False)}" for key, row in record[part].items()]
+        lines.append(f' "{part}": {{\n' + ",\n".join(rows) + "\n }")
+    new = out / f"{FILE}.new"
+    new.write_text(",\n".join(lines) + "\n}\n")
+    new.replace(out / FILE)
+
+
+def _begun(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what an earlier run of the same settings has done; results of others are not mixed in."""
+    path = out / FILE
+    if not path.exists():
+        return None
+    record: dict[str, Any] = json.loads(path.read_text())
+    return record if record.get("settings") == settings else None
+
+
+def main() -> None:
+    """Run the study from the command line, where `goldstein reproduce scaling` is not there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/scaling"), help="folder for numbers and figure")
+    parser.add_argument("--docs", type=Path, help="Markdown file whose marked block is rewritten")
+    parser.add_argument("--quick", action="store_true", help="tiny grids, a minute")
+    parser.add_argument("--workers", type=int, help="threads; as many as there are cores")
+    given = parser.parse_args()
+    run(given.out, quick=given.quick, docs=given.docs, workers=given.workers)
+
+
+if __name__ == "__main__":
+    main()

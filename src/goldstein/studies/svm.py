@@ -1,0 +1,355 @@
+"""The paper's first experiment, Figure 1, with every value counted: `goldstein reproduce svm`.
+
+Data sets × methods × seeds on the capped-ℓ₁ SVM: δ = 0.001, start at ones, settings tuned on seeds of their own by the
+full loss at the end of the budget, then run on other seeds. A budget is so many pairs of values of F(x; ξ); everything
+a method asks for counts. The full loss is for the curves only and is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from goldstein import datasets
+from goldstein.methods import GFM, ZOO2NC, GFMPlus
+from goldstein.minimize import minimize
+from goldstein.problems.svm import SVM, capped_l1_svm
+from goldstein.query import Array
+from goldstein.result import Result
+from goldstein.steps import LinearDecay
+from goldstein.studies import public_convention, svm_measure
+from goldstein.studies.cells import Cells
+from goldstein.studies.o2nc_kernel import minimize_zo_o2nc
+from goldstein.studies.public_convention import PublicGFMPlus, PublicRun
+from goldstein.studies.record import provenance
+
+DELTA = 0.001
+PASSES = {"a9a": 10, "w8a": 10, "covtype": 10, "ijcnn1": 10, "mushrooms": 50, "phishing": 200}
+STEP_SIZES = (0.1, 0.01, 0.001)
+SIZES = (1, 10, 100)  # m and b
+BLOCKS = (10, 100, 1000)  # M of ZO-O2NC: a block of one step never moves
+PUBLIC_MOST = 1000  # largest b' of the public convention, which takes b'² pairs for each large batch
+POINTS = 50  # of a curve
+CHARGED, EVALUATED = "public code, as charged", "public code, as evaluated"
+
+Setting = dict[str, float]
+Run = Callable[[SVM, Setting, int, int], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of the study is run: a share of each budget, and on which seeds."""
+
+    share: float
+    tuning: tuple[int, ...]
+    seeds: tuple[int, ...]
+    reference_steps: int
+    measured_steps: int
+
+
+FULL = Scale(1.0, tuple(range(1000, 1003)), tuple(range(20)), 5_000_000, 1000)
+QUICK = Scale(0.1, (1000,), tuple(range(5)), 500_000, 200)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One curve of the study: the settings to choose from and how one is run; entries of one family share runs."""
+
+    family: str
+    grid: tuple[Setting, ...]
+    run: Run
+
+
+def entries() -> dict[str, Entry]:
+    """Return the methods by the name they have in table and figure."""
+    gfm = tuple({"eta": eta} for eta in STEP_SIZES)
+    plus = tuple({"eta": eta, "m": m, "b": b} for eta, m, b in product(STEP_SIZES, SIZES, SIZES))
+    recursive = tuple(setting for setting in plus if setting["m"] > 1)
+    public = tuple(setting for setting in plus if setting["m"] * setting["b"] <= PUBLIC_MOST)
+    blocks = tuple({"D": D, "M": M, "b": b} for D, M, b in product(STEP_SIZES, BLOCKS, SIZES))
+    return {
+        "GFM": Entry("GFM", gfm, partial(_solve, lambda s: GFM(DELTA, s["eta"]))),
+        "GFM+": Entry("GFM+", plus, partial(_solve, gfm_plus)),
+        "GFM+, m > 1": Entry("GFM+", recursive, partial(_solve, gfm_plus)),
+        "GFM, decay": Entry("GFM, decay", gfm, partial(_solve, lambda s: GFM(DELTA, LinearDecay(s["eta"])))),
+        "ZO-O2NC": Entry("ZO-O2NC", blocks, partial(_solve, _zo_o2nc)),
+        "auto": Entry("auto", ({},), partial(_solve, lambda _: "auto")),
+        CHARGED: Entry(CHARGED, public, _solve_charged),
+        EVALUATED: Entry(EVALUATED, public, _solve_evaluated),
+    }
+
+
+def gfm_plus(setting: Setting) -> GFMPlus:
+    """Return Algorithm 2 with b' = mb; m = 1 is GFM with batches of b."""
+    return GFMPlus(DELTA, setting["eta"], int(setting["m"]), int(setting["b"]))
+
+
+def _zo_o2nc(setting: Setting) -> ZOO2NC:
+    """Return ZO-O2NC with the other methods' smoothing radius; AdaGrad-norm needs no η, so D takes its place."""
+    D, M = setting["D"], int(setting["M"])
+    return ZOO2NC(DELTA + M * D, M, batch_size=int(setting["b"]), rho=DELTA, displacement=D)
+
+
+def _solve(build: Callable[[Setting], Any], svm: SVM, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
+    """Run a method of the library; keep its points and work out the full loss at some of them when it is over."""
+    kept: list[Array] = []
+    result = solve(svm, build(setting), seed, 2 * pairs, kept)
+    some = np.unique(np.linspace(0, len(kept) - 1, POINTS).round().astype(int))
+    losses = svm.value(np.array([*(kept[k] for k in some), result.x]))
+    return {
+        "nfev": [*result.history.nfev[some].tolist(), result.nfev],
+        "loss": losses.tolist(),
+        "steps": result.nit,
+        "pairs": result.nfev / 2,
+    }
+
+
+def solve(svm: SVM, method: Any, seed: int, max_evals: int, kept: list[Array]) -> Result:
+    """Run a method in machine code; `kept` takes its point at each record of the history."""
+
+    def keep(x: Array) -> float:
+        kept.append(x)
+        return np.nan
+
+    if isinstance(method, ZOO2NC):
+        return minimize_zo_o2nc(svm.compiled, svm.x0, method, max_evals=max_evals, rng=seed, monitor=keep)
+    return minimize(svm.compiled, svm.x0, method, max_evals=max_evals, rng=seed, monitor=keep, compiled=True)
+
+
+def _solve_charged(svm: SVM, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
+    """Run the convention of the public code within so many pairs as it charges them."""
+    run = public_convention.run(svm, _public(setting), seed=seed, pairs=pairs, records=POINTS)
+    return _public_result(svm, run, run.charged)
+
+
+def _solve_evaluated(svm: SVM, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
+    """Run the same within so many pairs as it evaluates, Q for each one charged."""
+    method = _public(setting)
+    run = public_convention.run(svm, method, seed=seed, pairs=pairs // method.samples, records=POINTS)
+    return _public_result(svm, run, run.evaluated)
+
+
+def _public(setting: Setting) -> PublicGFMPlus:
+    return PublicGFMPlus(DELTA, setting["eta"], int(setting["m"]), int(setting["b"]))
+
+
+def _public_result(svm: SVM, run: PublicRun, pairs: list[int]) -> dict[str, Any]:
+    return {
+        "nfev": [2 * count for count in pairs],
+        "loss": svm.value(np.array(run.points)).tolist(),
+        "steps": run.steps,
+        "pairs": pairs[-1],
+        "charged": run.charged[-1],
+        "evaluated": run.evaluated[-1],
+    }
+
+
+def load(data: Path | None = None) -> Iterator[tuple[str, SVM, int]]:
+    """Yield the six problems with their budgets in pairs."""
+    for name, passes in PASSES.items():
+        svm = capped_l1_svm(*datasets.load(name, data))
+        yield name, svm, passes * len(svm.labels)
+
+
+class Study:
+    """The study on its way: what is done is in `cells`, what is not is run on as many threads as there are cores."""
+
+    def __init__(self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any]) -> None:
+        self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
+        self.jobs, self.entries = jobs or os.cpu_count() or 1, entries()
+
+    def cost(self, svm: SVM, pairs: int) -> float:
+        """Return about how long a data set takes, in units of which a pair of values takes d + 100."""
+        families = {entry.family: len(entry.grid) for entry in reversed(self.entries.values())}
+        tried = sum(size for size in families.values() if size > 1)
+        runs = tried * len(self.scale.tuning) + len(self.entries) * len(self.scale.seeds)
+        return runs * self._unit(svm, pairs)
+
+    def _unit(self, svm: SVM, pairs: int) -> float:
+        return float(pairs) * (svm.dim + 100)
+
+    def dataset(self, name: str, svm: SVM, pairs: int) -> dict[str, Any]:
+        """Tune, run and measure on one data set; return its part of the results."""
+        tuned: dict[str, tuple[Setting, list[dict[str, Any]]]] = {}
+        families: dict[str, list[dict[str, Any]]] = {}
+        for key, entry in self.entries.items():
+            if entry.family not in families:
+                families[entry.family] = self._tune(name, svm, entry, pairs)
+            table = [row for row in families[entry.family] if row["setting"] in entry.grid]
+            tuned[key] = min(table, key=lambda row: row["loss"])["setting"], table
+        methods = {}
+        for key, (setting, table) in tuned.items():
+            entry = self.entries[key]
+            runs = self._runs(name, svm, entry, [(setting, seed) for seed in self.scale.seeds], pairs)
+            methods[key] = {"setting": setting, **summary(runs, 2 * pairs), "tuning": _compact(table)}
+        return {
+            "n": len(svm.labels),
+            "d": svm.dim,
+            "pairs": pairs,
+            "loss_at_start": float(svm.value(svm.x0)),
+            "reference": self._reference(name, svm),
+            "variance": self._variance(name, svm, tuned["GFM+, m > 1"][0], pairs),
+            "methods": methods,
+        }
+
+    def _tune(self, name: str, svm: SVM, entry: Entry, pairs: int) -> list[dict[str, Any]]:
+        """Return the mean loss at the end over the tuning seeds, for each setting of the grid."""
+        if len(entry.grid) == 1:
+            return [{"setting": entry.grid[0], "loss": np.inf}]
+        tasks = [(setting, seed) for setting in entry.grid for seed in self.scale.tuning]
+        runs = iter(self._runs(name, svm, entry, tasks, pairs))
+        table = []
+        for setting in entry.grid:
+            ends = [next(runs)["loss"][-1] for _ in self.scale.tuning]
+            table.append({"setting": setting, "loss": np.inf if None in ends else float(np.mean(ends))})
+        return table
+
+    def _runs(
+        self, name: str, svm: SVM, entry: Entry, tasks: Sequence[tuple[Setting, int]], pairs: int
+    ) -> list[dict[str, Any]]:
+        """Return the runs with these settings and seeds, in that order; those that are saved are not run again."""
+        specs = [self._spec(name, svm, entry.family, setting, seed, pairs) for setting, seed in tasks]
+        results = [self.cells.get(spec) for spec in specs]
+        missing = [k for k, result in enumerate(results) if result is None]
+        self.advance(self._unit(svm, pairs) * (len(tasks) - len(missing)))
+        pool = ThreadPoolExecutor(self.jobs)
+        try:
+            futures = {pool.submit(entry.run, svm, tasks[k][0], tasks[k][1], pairs): k for k in missing}
+            for future in as_completed(futures):
+                k = futures[future]
+                results[k] = self.cells.put(specs[k], future.result())
+                self.advance(self._unit(svm, pairs))
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return [result for result in results if result is not None]
+
+    def _reference(self, name: str, svm: SVM) -> dict[str, Any]:
+        steps = self.scale.reference_steps
+        spec = {"what": "reference", "data": name, "n": len(svm.labels), "d": svm.dim, "steps": steps}
+        return self.cells.get(spec) or self.cells.put(spec, svm_measure.reference(svm, steps))
+
+    def _variance(self, name: str, svm: SVM, setting: Setting, pairs: int) -> dict[str, Any]:
+        """Measure the noise of GFM+ at the start, at a tenth, at half and at the end of one of its tuning runs."""
+        steps, seed = self.scale.measured_steps, self.scale.tuning[0]
+        spec = self._spec(name, svm, "variance", setting, seed, pairs) | {"steps": steps}
+        saved = self.cells.get(spec)
+        if saved is None:
+            kept: list[Array] = []
+            solve(svm, gfm_plus(setting), seed, 2 * pairs, kept)
+            points = [kept[round(share * (len(kept) - 1))] for share in (0, 0.1, 0.5, 1)]
+            rows = svm_measure.variance(svm, gfm_plus(setting), points, seed=seed, steps=steps)
+            saved = self.cells.put(spec, {"setting": setting, "at": [0, 0.1, 0.5, 1], "rows": rows})
+        return saved
+
+    def _spec(self, name: str, svm: SVM, family: str, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
+        sizes = {"data": name, "n": len(svm.labels), "d": svm.dim, "pairs": pairs}
+        return {"what": family, "setting": setting, "seed": seed, **sizes, "goldstein": version("goldstein")}
+
+
+def summary(runs: Sequence[Mapping[str, Any]], max_evals: int) -> dict[str, Any]:
+    """Return the ends of the runs, and mean and standard deviation over them on a common grid of evaluations."""
+    grid = np.linspace(0, max_evals, POINTS + 1)
+    losses = [np.array([np.inf if loss is None else loss for loss in run["loss"]]) for run in runs]
+    curves = np.array([np.interp(grid, run["nfev"], loss) for run, loss in zip(runs, losses, strict=True)])
+    ends = np.array([loss[-1] for loss in losses])
+    out = {
+        "mean": _round(ends.mean(), 7),
+        "std": _round(ends.std(ddof=1), 7) if len(ends) > 1 else 0.0,
+        "ends": _round(ends, 7),
+        "steps": _round(np.mean([run["steps"] for run in runs]), 7),
+        "pairs": _round(np.mean([run["pairs"] for run in runs]), 9),
+        "curve": {
+            "evaluations": _round(grid, 9),
+            "mean": _round(curves.mean(axis=0), 5),
+            "std": _round(curves.std(axis=0, ddof=1), 5) if len(ends) > 1 else [0.0] * len(grid),
+        },
+    }
+    for count in ("charged", "evaluated"):
+        if count in runs[0]:
+            out[count] = _round(np.mean([run[count] for run in runs]), 9)
+    return out
+
+
+def run(
+    out: Path,
+    *,
+    quick: bool = False,
+    data: Path | None = None,
+    docs: Path | None = None,
+    jobs: int | None = None,
+    scale: Scale | None = None,
+    problems: Callable[[], Iterator[tuple[str, SVM, int]]] | None = None,
+) -> dict[str, Any]:
+    """Run the study; leave results.json, a figure and a table in `out`, and the table in `docs` if that is named.
+
+    Parameters
+    ----------
+    out : Path
+        Folder; what was saved there by an earlier start is not run again.
+    quick : bool
+        A tenth of every budget, one tuning seed and five others.
+    data : Path, optional
+        Folder with the data files; see `goldstein.datasets`.
+    docs : Path, optional
+        Markdown file with the markers between which the table goes.
+    jobs : int, optional
+        Runs at a time; None: as many as there are cores.
+    scale, problems : optional
+        Another scale, and other problems than the six: name, problem, budget in pairs.
+    """
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from goldstein.studies import svm_report
+
+    chosen = scale or (QUICK if quick else FULL)
+    columns = (TextColumn("{task.description:10}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    sets: dict[str, Any] = {}
+    with Progress(*columns, TimeRemainingColumn()) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # settings of the grid that are too wild; their loss says it
+        task = progress.add_task("loading", total=None)
+        study = Study(out, chosen, jobs, partial(progress.advance, task))
+        todo = [(name, svm, int(pairs * chosen.share)) for name, svm, pairs in (problems or partial(load, data))()]
+        progress.update(task, total=sum(study.cost(svm, pairs) for _, svm, pairs in todo))
+        for name, svm, pairs in todo:
+            progress.update(task, description=name)
+            sets[name] = study.dataset(name, svm, pairs)
+    results = {
+        **provenance("goldstein reproduce svm" + (" --quick" if quick else "")),
+        "delta": DELTA,
+        "share_of_budget": chosen.share,
+        "tuning_seeds": list(chosen.tuning),
+        "seeds": list(chosen.seeds),
+        "datasets": sets,
+    }
+    (out / "results.json").write_text(json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
+    svm_report.write(results, out, docs)
+    return results
+
+
+def _compact(table: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    return [[*row["setting"].values(), _round(row["loss"], 5)] for row in table]
+
+
+def _round(value: Any, digits: int) -> Any:
+    """Round to so many significant digits; None when it is not finite."""
+    if isinstance(value, np.ndarray):
+        return [_round(item, digits) for item in value]
+    return float(f"{value:.{digits}g}") if np.isfinite(value) else None
