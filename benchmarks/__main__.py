@@ -42,7 +42,10 @@ def markdown(rows: list[dict[str, object]]) -> str:
 
 def main() -> None:
     """Run everything once."""
-    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}, numba {numba.__version__}"
+    packages = {"NumPy": np, "SciPy": scipy, "numba": numba}
+    versions = ", ".join(
+        [f"Python {platform.python_version()}", *(f"{n} {p.__version__}" for n, p in packages.items())]
+    )
     results = {"command": "make bench", "versions": versions, "load": os.getloadavg(), "sections": {}}
     page = [
         "# Benchmarks",

@@ -7,6 +7,7 @@ session to its end; many sessions can be played side by side and their queries m
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import warnings
@@ -97,6 +98,8 @@ class Session:
         self.fingerprint = self._fingerprint(x0, output, projection)
         self._said: set[str] = set()
         self._before_ask: Any = None
+        self._before_check: Any = None
+        self._owes_record = False if saved is None else saved["owes a record"]
         self._consistent = True
         self._saved_for_good = False
         self.run = Run(method, x0, context, None if saved is None else saved["state"])
@@ -106,7 +109,7 @@ class Session:
     def play(self) -> Generator[Query, Array, Result]:
         """Yield queries and receive their values until the run is over; return its result."""
         status = None
-        if not self.recorder.columns["nfev"]:
+        if not self.recorder.columns["nfev"] or self._owes_record:
             status = yield from self._record()
         while status is None:
             status = yield from self._iterate()
@@ -163,6 +166,8 @@ class Session:
 
     def _record(self) -> Generator[Query, Array, Status | None]:
         """Keep a record; then complain, check the criteria, call back and save."""
+        if self.checkpoint is not None and self.stop:
+            self._before_check = copy.deepcopy((self.recorder, self.counters, self.aux.bit_generator.state))
         fun, lowest = self._note()
         self._complain()
         for criterion in self.stop:
@@ -170,7 +175,8 @@ class Session:
                 check = criterion.confirm(self._answer(), self.oracle.sample, self.noisy, self.aux)
                 if (yield from self._counted(check, self.reserve)):
                     self.notes.insert(0, criterion.message)
-                    return Status.CRITERION
+                    return Status.CRITERION  # saved as before the check, so that a second start finds it met again
+        self._before_check = None
         if self.callback is not None:
             try:
                 self.callback(self.result(Status.RUNNING))
@@ -308,7 +314,7 @@ class Session:
         return {
             "method": repr(self.method),
             "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
-            "x0": x0.tolist(),
+            "x0": hashlib.sha256(x0.tobytes()).hexdigest(),
             "x_scale": None if self.x_scale is None else self.x_scale.tolist(),
             "output": output,
             "bounds": _described(projection),
@@ -316,16 +322,18 @@ class Session:
         }
 
     def _content(self) -> dict[str, Any]:
+        recorder, counters, aux = self._before_check or (self.recorder, self.counters, self.aux.bit_generator.state)
         return {
             "fingerprint": self.fingerprint,
             "state": self.run.state,
             "nfev": self.run.context.nfev,
             "rng": self.run.context.rng.bit_generator.state,
-            "aux": self.aux.bit_generator.state,
+            "aux": aux,
             "aux at the start": self._aux_at_start,
-            "counters": self.counters,
+            "counters": counters,
             "tracker": self.tracker,
-            "recorder": self.recorder,
+            "recorder": recorder,
+            "owes a record": self._before_check is not None,  # Ctrl-C while a criterion was being confirmed
         }
 
     def _restore(self, saved: dict[str, Any]) -> None:

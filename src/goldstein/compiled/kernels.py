@@ -61,14 +61,21 @@ def _pair(F, args, i, x, w, radius, q, tally):
     for j in range(x.size):
         q[j] = x[j] - radius * w[j]
     minus = _call(F, q, i, args)
-    fine = _see(tally, plus)
-    fine &= _see(tally, minus)
-    return plus, minus, fine
+    if np.isfinite(plus) and np.isfinite(minus):
+        tally[FINE] += 2
+        tally[TOTAL] += plus + minus
+        tally[MAGNITUDE] += abs(plus) + abs(minus)
+        if plus < tally[LOWEST] or minus < tally[LOWEST]:
+            tally[LOWEST] = min(plus, minus)
+        return plus, minus, True
+    _see(tally, plus)
+    _see(tally, minus)
+    return plus, minus, False
 
 
 @njit(inline="always")
 def _add(g, c, w, first):
-    """g ← c·w for the first direction of a batch, g ← g + c·w for the others."""
+    """Set g ← c·w for the first direction of a batch, g ← g + c·w for the others."""
     if first:
         for j in range(w.size):
             g[j] = c * w[j]

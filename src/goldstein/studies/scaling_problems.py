@@ -103,7 +103,9 @@ def _atoms() -> Array:
 
 def _marginal(t: Array, d: int) -> Array:
     """Return P(U ≤ t) − 1/2 for U = e·u, u uniform in the unit ball of dimension d."""
-    return np.asarray(np.sign(t) * betainc(0.5, (d + 1) / 2, np.minimum(t * t, 1.0)) / 2)
+    values, inside = np.sign(t) / 2, np.abs(t) < 1
+    values[inside] *= betainc(0.5, (d + 1) / 2, t[inside] ** 2)
+    return np.asarray(values)
 
 
 WELLS = Terrain("wells", 0.0, 2.0, 0.5, "E Σ_j ||x_j − ξ_j| − 2|/√d: nonconvex, 2^d minima, the nearest 2 away from x0")
