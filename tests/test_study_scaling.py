@@ -230,12 +230,12 @@ def test_a_stopped_study_goes_on_where_it_was_and_ends_the_same(tmp_path, monkey
 
 def _check_report(record, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{scaling_report.BEGIN}\nold\n{scaling_report.END}\nafter\n")
+    page.write_text(f"before\n{scaling_report.BEGIN}\nstale\n{scaling_report.END}\nafter\n")
     scaling_report.write(record, tmp_path, page)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-    assert "old" not in text
+    assert "stale" not in text
     assert all(f"| {method} |" in text for method in scaling_report.TABLES)
     assert (tmp_path / "scaling.png").stat().st_size > 10_000
     page.write_text("no marks")
