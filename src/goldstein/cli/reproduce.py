@@ -33,10 +33,12 @@ def svm(
     data: Annotated[Path | None, typer.Option(help="Folder with the files; else GOLDSTEIN_DATA or the cache.")] = None,
     docs: Annotated[Path | None, typer.Option(help="Markdown file with the markers of the table.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; all cores when not given.")] = None,
+    fresh: Annotated[bool, typer.Option(help="Throw away what an earlier start has saved.")] = False,
     report: Annotated[bool, typer.Option(help="Only table and figure again, from the numbers there are.")] = False,
 ) -> None:
     """The capped-l1 SVM of the paper's first experiment, every value counted; goes on where it was stopped."""
     import json
+    import shutil
 
     from goldstein.studies import svm, svm_report
 
@@ -44,6 +46,8 @@ def svm(
     if report:
         svm_report.write(json.loads((out / "results.json").read_text()), out, docs)
         return
+    if fresh:
+        shutil.rmtree(out / "cells", ignore_errors=True)
     try:
         svm.run(out, quick=quick, data=data, docs=docs, jobs=jobs)
     except KeyboardInterrupt:

@@ -25,13 +25,19 @@ from goldstein.studies.scaling_problems import TERRAINS
 FILE = "scaling.json"
 
 
-def run(out: Path, *, quick: bool = False, docs: Path | None = None, workers: int | None = None) -> dict[str, Any]:
-    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`."""
+def run(
+    out: Path | None = None, *, quick: bool = False, docs: Path | None = None, workers: int | None = None
+) -> dict[str, Any]:
+    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`.
+
+    `out` is results/scaling when not given, for the quick form out/scaling-quick.
+    """
     from goldstein.studies import scaling_report as report
 
+    out = out or Path("out/scaling-quick" if quick else "results/scaling")
     seeds, tuning = (planned.QUICK, tuned.QUICK) if quick else (planned.FULL, tuned.FULL)
     command = "goldstein reproduce scaling" + (" --quick" if quick else "")
-    record = work(out, seeds, tuning, command, workers=workers or os.cpu_count() or 1, say=print)
+    record = work(out, seeds, tuning, command, workers=workers or os.cpu_count() or 1, say=partial(print, flush=True))
     report.write(record, out, docs)
     return record
 
@@ -91,18 +97,20 @@ def save(record: dict[str, Any], out: Path) -> None:
 
 
 def _begun(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what an earlier run of the same settings has done; results of others are not mixed in."""
+    """Return what an earlier run of the same settings has done; results of others are neither mixed in nor lost."""
     path = out / FILE
     if not path.exists():
         return None
     record: dict[str, Any] = json.loads(path.read_text())
-    return record if record.get("settings") == settings else None
+    if record.get("settings") != settings:
+        raise ValueError(f"{path} holds results with other settings: move it away, or choose another folder.")
+    return record
 
 
 def main() -> None:
     """Run the study from the command line, where `goldstein reproduce scaling` is not there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/scaling"), help="folder for numbers and figure")
+    parser.add_argument("--out", type=Path, help="folder; results/scaling, or out/scaling-quick with --quick")
     parser.add_argument("--docs", type=Path, help="Markdown file whose marked block is rewritten")
     parser.add_argument("--quick", action="store_true", help="tiny grids, a minute")
     parser.add_argument("--workers", type=int, help="threads; as many as there are cores")

@@ -26,9 +26,8 @@ def draw(record: Record, path: Path) -> Path:
     import matplotlib.pyplot as plt
 
     terrains = list(record["terrains"])
-    figure, panels = plt.subplots(
-        len(terrains), 3, figsize=(12.5, 4.1 * len(terrains)), layout="constrained", sharey="row"
-    )
+    shape: dict[str, Any] = {"figsize": (12.5, 4.1 * len(terrains)), "layout": "constrained", "squeeze": False}
+    figure, panels = plt.subplots(len(terrains), 3, sharey="row", **shape)
     for row, terrain in enumerate(terrains):
         for column, axis in enumerate(AXES):
             _panel(panels[row][column], record, terrain, axis)

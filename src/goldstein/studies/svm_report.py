@@ -40,7 +40,7 @@ def write(results: Results, out: Path, docs: Path | None = None) -> None:
     head, rows = _losses(results)
     table = Table(title="Full loss at the end of the budget, mean ± standard deviation over seeds")
     for name in head:
-        table.add_column(name, justify="left" if name == "method" else "right")
+        table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
     console = Console()
@@ -191,7 +191,7 @@ def _variance(results: Results) -> str:
 
 
 def figure(results: Results, path: Path) -> Path:
-    """Write one panel for each data set: mean ± one standard deviation of the full loss against evaluations."""
+    """Write one panel for each data set: the full loss above the optimum, mean ± one standard deviation over seeds."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -205,10 +205,11 @@ def figure(results: Results, path: Path) -> Path:
         axes.set_visible(False)
     for axes, (name, part) in zip(panels.flat, sets.items(), strict=False):
         for key, style in STYLES.items():
-            _draw(axes, part["methods"][key]["curve"], key, style)
-        axes.axhline(_optimum(part), color="grey", linewidth=0.8, linestyle=":", label="optimum")
-        axes.set(title=name, xlabel="evaluations of F(x; ξ)", ylabel="full loss", yscale="log")
-        axes.set_ylim(bottom=max(0.5 * _optimum(part), 0.2 * min(_mean(it) for it in part["methods"].values())))
+            _draw(axes, part["methods"][key]["curve"], _optimum(part), key, style)
+        axes.set(title=name, xlabel="evaluations of F(x; ξ)", ylabel="full loss − optimum", yscale="log")
+        lowest = min(_mean(it) for it in part["methods"].values()) - _optimum(part)
+        axes.set_ylim(bottom=max(0.3 * lowest, 1e-9))
+        axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
         axes.grid(alpha=0.3)
     handles, labels = panels.flat[0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=5)
@@ -217,11 +218,12 @@ def figure(results: Results, path: Path) -> Path:
     return path
 
 
-def _draw(axes: Any, curve: Mapping[str, Any], label: str, style: Mapping[str, Any]) -> None:
+def _draw(axes: Any, curve: Mapping[str, Any], optimum: float, label: str, style: Mapping[str, Any]) -> None:
     evals, mean, std = (np.array(curve[key], dtype=float) for key in ("evaluations", "mean", "std"))
-    axes.plot(evals, mean, label=label, linewidth=1.2, **style)
-    low = np.maximum(mean - std, 1e-3 * mean)  # a logarithmic axis has no room below zero
-    axes.fill_between(evals, low, mean + std, color=style["color"], alpha=0.15, linewidth=0)
+    above = mean - optimum
+    axes.plot(evals, above, label=label, linewidth=1.2, **style)
+    low = np.maximum(above - std, 1e-3 * above)  # a logarithmic axis has no room below zero
+    axes.fill_between(evals, low, above + std, color=style["color"], alpha=0.15, linewidth=0)
 
 
 def _optimum(part: Mapping[str, Any]) -> float:
