@@ -171,7 +171,8 @@ def test_the_compiled_path_is_chosen_by_itself_and_can_be_refused(monkeypatch):
         ({"method": gs.GFM(0.1, gs.steps.HalveOnPlateau(0.1))}, "HalveOnPlateau looks at values"),
         ({"method": gs.GFM(0.1, 0.1, 4, estimator="loo")}, "central differences only"),
         ({"method": gs.GFM(0.1, 0.1, 4, directions="orthogonal")}, "independent directions"),
-        ({"method": gs.ZOO2NC(0.5, 10)}, "no compiled loop"),
+        ({"method": gs.ZOO2NC(0.5, 10), "output": "average"}, "last block only"),
+        ({"method": gs.WarmStart(gs.ZOO2NC(0.5, 10), gs.GFM(0.1, 0.1))}, "last block only"),
     ],
 )
 def test_why_a_run_cannot_be_compiled_is_said_when_it_is_forced(change, sentence):

@@ -24,7 +24,6 @@ from goldstein.problems import capped_l1_svm
 from goldstein.smoothing import ball
 from goldstein.studies import public_convention, svm, svm_measure, svm_report
 from goldstein.studies.cells import Cells
-from goldstein.studies.o2nc_kernel import minimize_zo_o2nc
 from goldstein.studies.public_convention import PublicGFMPlus
 
 PAIRS = 900
@@ -206,7 +205,9 @@ def test_counted_as_evaluated_it_gets_only_its_share(done):
 def test_zo_o2nc_in_machine_code_is_the_plain_run(learner, b):
     problem = toy()
     method = gs.ZOO2NC(0.2, 7, batch_size=b, rho=0.01, displacement=0.03, **learner)
-    fast = minimize_zo_o2nc(problem.compiled, problem.x0, method, max_evals=1_503, rng=4, monitor=problem.value)
+    fast = gs.minimize(
+        problem.compiled, problem.x0, method, max_evals=1_503, rng=4, monitor=problem.value, compiled=True
+    )
     plain = gs.minimize(problem.oracle, problem.x0, method, max_evals=1_503, rng=4, monitor=problem.value)
     np.testing.assert_allclose(fast.x, plain.x, rtol=1e-9)
     assert (fast.nfev, fast.nit, fast.status) == (plain.nfev, plain.nit, plain.status)

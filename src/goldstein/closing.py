@@ -97,8 +97,9 @@ class Closing:
         judged = {}
         for name, x in points.items():
             judged[name] = yield from self._values(x, xi, size, left)
-        chosen = choose(judged)
-        fun, stderr = mean_and_error(judged[chosen], exact=not self.noisy or size == self.oracle.n)
+        exact = not self.noisy or size == self.oracle.n
+        chosen = choose(judged, exact=exact)
+        fun, stderr = mean_and_error(judged[chosen], exact=exact)
         certificate = yield from self._certify(points[chosen], left, rng)
         return Answer(chosen, points[chosen], fun, stderr, size, certificate)
 
@@ -126,10 +127,11 @@ class Closing:
         return (yield from Search(self.oracle, x, delta, epsilon, None, 0.95, most, rng).run())
 
 
-def choose(judged: dict[str, Array]) -> str:
+def choose(judged: dict[str, Array], *, exact: bool) -> str:
     """Return the candidate with the lowest mean on common samples; the last one, the start, unless beaten clearly.
 
-    Clearly is by two standard errors of the paired difference, so that a run never ends above its start but by chance.
+    Clearly is by two standard errors of the paired difference, so that a run never ends above its start but by chance;
+    `exact` means are f itself, and any difference is clear.
     """
     *others, start = judged
     means = {name: mean_and_error(judged[name], exact=False)[0] for name in others}
@@ -143,5 +145,5 @@ def choose(judged: dict[str, Array]) -> str:
     difference = difference[np.isfinite(difference)]
     if difference.size == 0:
         return best
-    error = float(difference.std(ddof=1) / np.sqrt(difference.size)) if difference.size > 1 else 0.0
+    error = 0.0 if exact or difference.size < 2 else float(difference.std(ddof=1) / np.sqrt(difference.size))
     return best if difference.mean() < -2 * error else start

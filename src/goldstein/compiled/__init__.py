@@ -19,6 +19,7 @@ from goldstein.methods.auto import GROW, HUGE, SMOOTH, Auto, AutoState
 from goldstein.methods.base import Context, Method
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus, GFMPlusState
+from goldstein.methods.o2nc import ZOO2NC, O2NCState
 from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.warm_start import WarmStart, WarmStartState
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
@@ -58,7 +59,10 @@ def obstacle(method: Method, oracle: Oracle, *, constrained: bool, scaled: bool,
             return "The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM."
         if part.directions != "iid" or not isinstance(part._estimator, Central):
             return "The compiled loops use independent directions and central differences only."
-        if not isinstance(part._rule, Schedule):
+        if isinstance(part, ZOO2NC):
+            if part is not method or output != "last":
+                return "The compiled loop of zo-o2nc answers with the mean of its last block only."
+        elif not isinstance(part._rule, Schedule):
             return f"{type(part._rule).__name__} looks at values, which the compiled loops do not."
     return None
 
@@ -230,6 +234,29 @@ class _Auto(_Kernel):
         self.method._after_walk(state)
 
 
+class _ZOO2NC(_Kernel):
+    def _costs(self, state: O2NCState, k: int) -> Array:
+        return np.full(k, 2 * self.method.batch_size)
+
+    def _steps(self, state: O2NCState, context: Context, used: Array) -> Array:
+        return np.zeros(used.size)
+
+    def _call(self, state: O2NCState, context: Context, mean: Array, count: int, etas: Array, tally: Array) -> None:
+        from goldstein.compiled import kernels as k
+
+        m: ZOO2NC = self.method
+        for name in ("position", "displacement", "points", "gradients"):
+            setattr(state, name, getattr(state, name).copy())
+        memory = np.array([state.done, state.squares, state.block_norm, 0.0])
+        radius = m.displacement or (m.delta - m.margin()) / m.block_length
+        eta = -1.0 if m.step_size is None else float(m.step_size)
+        settings = (etas.size, m.batch_size, float(m.margin()), float(radius), m.block_length, eta)
+        arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
+        self._compiled(k.zo_o2nc, context.rng, self.n, *settings, *arrays, memory, tally)
+        state.done, state.squares = int(memory[k.DONE]), float(memory[k.SQUARES])
+        state.block_norm, etas[-1] = float(memory[k.BLOCK_NORM]), memory[k.PLAYED]
+
+
 class _WarmStartKernel:
     """Runs the kernel of the current phase, up to the end of that phase."""
 
@@ -262,7 +289,13 @@ class _WarmStartKernel:
         return tally
 
 
-KERNELS: dict[type[Method], type[_Kernel]] = {GFM: _GFM, OnePhase: _GFM, GFMPlus: _GFMPlus, Auto: _Auto}
+KERNELS: dict[type[Method], type[_Kernel]] = {
+    GFM: _GFM,
+    OnePhase: _GFM,
+    GFMPlus: _GFMPlus,
+    Auto: _Auto,
+    ZOO2NC: _ZOO2NC,
+}
 
 
 def _parts(tracker: Tracker, aux: np.random.Generator, k: int) -> list[tuple[int, int, bool]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 from numba.extending import overload
+from numba.np.random.random_methods import buffered_bounded_lemire_uint32
 
 # What a kernel tells about the values it saw; the order of a tally.
 FINE, TOTAL, LOWEST, MAGNITUDE, FAILED, POWER, DIRECTIONS, VALUE, NORM, CHANGE, LEVEL, CORRECTIONS = range(12)
@@ -42,25 +43,39 @@ def _see(tally, value):
 
 
 @njit(inline="always")
-def _draw(rng, w):
-    """Fill w with normals and return 1/‖w‖."""
-    squared = 0.0
-    for j in range(w.size):
-        z = rng.standard_normal()
-        w[j] = z
-        squared += z * z
-    return 1.0 / np.sqrt(squared)
+def _pick(rng, n):
+    """rng.integers(0, n), the same number, without the array that numba makes for it."""
+    if 1 < n < 0xFFFFFFFF:
+        return np.int64(buffered_bounded_lemire_uint32(rng.bit_generator, n - 1))
+    return rng.integers(0, n)
 
 
 @njit(inline="always")
-def _pair(F, args, i, x, w, radius, q, tally):
-    """Return F(x + radius·w; i), F(x − radius·w; i) and whether both are finite."""
+def _draw(rng, w, late, target):
+    """Add late·w to `target`, fill w with normals and return 1/‖w‖: one pass, so that memory is fetched meanwhile."""
+    squared = 0.0
+    if late == 0.0:
+        for j in range(w.size):
+            z = rng.standard_normal()
+            w[j] = z
+            squared += z * z
+    else:
+        for j in range(w.size):
+            target[j] += late * w[j]
+            z = rng.standard_normal()
+            w[j] = z
+            squared += z * z
+    return 1.0 / np.sqrt(squared)
+
+
+@njit(_nrt=False, error_model="numpy")  # no reference counts here: they would be a fifth of the time
+def _pair(F, args, i, x, w, radius, above, below, tally):
+    """Return F(x + radius·w; i), F(x − radius·w; i) and whether both are finite; `above` and `below` are the query."""
     for j in range(x.size):
-        q[j] = x[j] + radius * w[j]
-    plus = _call(F, q, i, args)
-    for j in range(x.size):
-        q[j] = x[j] - radius * w[j]
-    minus = _call(F, q, i, args)
+        above[j] = x[j] + radius * w[j]
+        below[j] = x[j] - radius * w[j]
+    plus = _call(F, above, i, args)
+    minus = _call(F, below, i, args)
     if np.isfinite(plus) and np.isfinite(minus):
         tally[FINE] += 2
         tally[TOTAL] += plus + minus
@@ -74,14 +89,9 @@ def _pair(F, args, i, x, w, radius, q, tally):
 
 
 @njit(inline="always")
-def _add(g, c, w, first):
-    """Set g ← c·w for the first direction of a batch, g ← g + c·w for the others."""
-    if first:
-        for j in range(w.size):
-            g[j] = c * w[j]
-    else:
-        for j in range(w.size):
-            g[j] += c * w[j]
+def _add(target, late, w):
+    for j in range(w.size):
+        target[j] += late * w[j]
 
 
 @njit(inline="always")
@@ -104,37 +114,45 @@ def _norm(v):
 def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
     """Algorithm 1 for `len(etas)` iterations with batches of b; changes x, mean and tally in place."""
     d = x.size
-    w, q, own = np.empty(d), np.empty(d), np.empty(d if b > 1 else 0)
-    g, scale = own, 0.0
+    w, above, below, g = np.empty(d), np.empty(d), np.empty(d), np.zeros(d if b > 1 else 0)
+    target = x if b == 1 else g  # a batch of one has nothing to add up: x goes along the direction itself
+    late = 0.0  # what of w the target still lacks
     indices = np.zeros(b, np.int64)
     for t in range(etas.size):
-        _average(mean, count + t + 1, x)
+        if mean.size:
+            _add(target, late, w)
+            late = 0.0
+            _average(mean, count + t + 1, x)
         if n > 0:
             for k in range(b):  # Alg. 1, line 2
-                indices[k] = rng.integers(0, n)
-        used, total = 0, 0.0
+                indices[k] = _pick(rng, n)
+        used, total, c = 0, 0.0, 0.0
         for k in range(b):
-            inverse = _draw(rng, w)
-            plus, minus, fine = _pair(F, args, indices[k], x, w, delta * inverse, q, tally)
+            inverse = _draw(rng, w, late, target)
+            late = 0.0
+            plus, minus, fine = _pair(F, args, indices[k], x, w, delta * inverse, above, below, tally)
             if fine:
                 c = d / (2 * delta) * (plus - minus)  # Definition 6
                 tally[POWER] += c * c
                 total += plus + minus
-                if b == 1:
-                    g = w  # nothing to add up: go along the direction itself
-                    scale = c * inverse
-                else:
-                    _add(own, c * inverse, w, used == 0)
+                late = c * inverse
                 used += 1
         if used:
             tally[DIRECTIONS] += used
             tally[VALUE] = total / (2 * used)
-            scale = scale if b == 1 else 1.0 / used
-            step = etas[t] * scale
-            for j in range(d):
-                x[j] -= step * g[j]  # Alg. 1, line 3
-            if t == etas.size - 1:
-                tally[NORM] = abs(scale) * _norm(g)
+            if b == 1:
+                late *= -etas[t]  # Alg. 1, line 3, done when the next direction is drawn
+                tally[NORM] = abs(c)
+            else:
+                _add(g, late, w)
+                late = 0.0
+                if t == etas.size - 1:
+                    tally[NORM] = _norm(g) / used
+                step = etas[t] / used
+                for j in range(d):
+                    x[j] -= step * g[j]  # Alg. 1, line 3
+                    g[j] = 0.0
+    _add(target, late, w)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -158,7 +176,7 @@ def gfm_plus(
 ):
     """Algorithm 2 for `len(etas)` iterations; changes x, x_prev, v, mean and tally in place and returns the age."""
     d = x.size
-    w, q, g = np.empty(d), np.empty(d), np.empty(d)
+    w, above, below, g = np.empty(d), np.empty(d), np.empty(d), np.zeros(d)
     indices = np.zeros(max(b, large), np.int64)
     for t in range(etas.size):
         _average(mean, count + t + 1, x)
@@ -166,24 +184,27 @@ def gfm_plus(
         size = large if restart else b
         if n > 0:
             for k in range(size):  # Alg. 2, lines 4 and 7
-                indices[k] = rng.integers(0, n)
+                indices[k] = _pick(rng, n)
         used, total, power, change = 0, 0.0, 0.0, 0.0
+        late = 0.0  # what of w the sum g still lacks
         for k in range(size):
-            inverse = _draw(rng, w)
+            inverse = _draw(rng, w, late, g)
+            late = 0.0
             radius = delta * inverse
-            plus, minus, fine = _pair(F, args, indices[k], x, w, radius, q, tally)
-            c, before = d / (2 * delta) * (plus - minus), 0.0
+            plus, minus, fine = _pair(F, args, indices[k], x, w, radius, above, below, tally)
+            c, before, here = d / (2 * delta) * (plus - minus), 0.0, plus + minus
             if not restart:
-                plus_before, minus_before, fine_before = _pair(F, args, indices[k], x_prev, w, radius, q, tally)
-                fine &= fine_before  # a failure at x_{t−1} alone removes the whole term
-                before = d / (2 * delta) * (plus_before - minus_before)
+                plus, minus, also = _pair(F, args, indices[k], x_prev, w, radius, above, below, tally)
+                fine &= also  # a failure at x_{t−1} alone removes the whole term
+                before = d / (2 * delta) * (plus - minus)
             if fine:
-                total += plus + minus
+                total += here
                 power += c * c
                 change += (c - before) ** 2
-                _add(g, (c - before) * inverse, w, used == 0)
+                late = (c - before) * inverse
                 used += 1
         if used:
+            _add(g, late, w)
             tally[POWER] += power
             tally[DIRECTIONS] += used
             tally[VALUE] = total / (2 * used)
@@ -193,6 +214,7 @@ def gfm_plus(
                     v[j] = share * g[j]  # Alg. 2, line 5
                     x_prev[j] = x[j]
                     x[j] -= eta * v[j]  # Alg. 2, line 10
+                    g[j] = 0.0
             else:
                 tally[CHANGE] += change
                 tally[LEVEL] += power
@@ -201,6 +223,7 @@ def gfm_plus(
                     v[j] += share * g[j]  # Alg. 2, line 8
                     x_prev[j] = x[j]
                     x[j] -= eta * v[j]  # Alg. 2, line 10
+                    g[j] = 0.0
             age = (age + 1) % m
     tally[NORM] = _norm(v)
     return age
@@ -215,13 +238,13 @@ MEMORY = 6
 def auto(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, grow, huge, tally):
     """Steps `first` to `last` of a segment of `Auto`; changes x, memory and tally in place."""
     d = x.size
-    w, q = np.empty(d), np.empty(d)
+    w, above, below = np.empty(d), np.empty(d), np.empty(d)
     remember = max(50.0, 0.05 * pairs)
     for t in range(first, last):
         delta = max(smooth * memory[RADIUS], floor)
-        i = rng.integers(0, n) if n > 0 else 0
-        inverse = _draw(rng, w)
-        plus, minus, fine = _pair(F, args, i, x, w, delta * inverse, q, tally)
+        i = _pick(rng, n) if n > 0 else 0
+        inverse = _draw(rng, w, 0.0, x)
+        plus, minus, fine = _pair(F, args, i, x, w, delta * inverse, above, below, tally)
         c = d / (2 * delta) * (plus - minus)  # Definition 6
         if not fine or not abs(c) < huge:
             continue
@@ -245,3 +268,68 @@ def auto(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, 
             net = away - memory[WALK]
             if net > (grow * memory[RADIUS]) ** 2:
                 memory[RADIUS] = min(np.sqrt(net) / grow, 2 * memory[RADIUS])
+
+
+# What `zo_o2nc` carries along besides arrays; the order of its memory.
+DONE, SQUARES, BLOCK_NORM, PLAYED = range(4)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def zo_o2nc(
+    F, args, rng, n, steps, b, rho, radius, length, eta, x, position, displacement, points, gradients, memory, tally
+):
+    """Do `steps` iterations of ZO-O2NC; change the arrays, the memory and the tally in place.
+
+    It draws in the order of the plain path: the place on the segment, then all b indices, then b × d normals.
+    """
+    d = x.size
+    w, above, below, g, z, reached = np.empty(d), np.empty(d), np.empty(d), np.zeros(d), np.empty(d), np.empty(d)
+    indices = np.zeros(b, np.int64)
+    for _ in range(steps):
+        place = rng.random()
+        for j in range(d):
+            reached[j] = position[j] + displacement[j]
+            z[j] = position[j] + place * (reached[j] - position[j])
+        if n > 0:
+            for i in range(b):
+                indices[i] = _pick(rng, n)
+        used, total, late = 0, 0.0, 0.0
+        for i in range(b):
+            inverse = _draw(rng, w, late, g)
+            late = 0.0
+            plus, minus, fine = _pair(F, args, indices[i], z, w, rho * inverse, above, below, tally)
+            if fine:
+                c = d / (2 * rho) * (plus - minus)  # Definition 6
+                tally[POWER] += c * c
+                used += 1
+                total += plus + minus
+                late = c * inverse
+        if used == 0:
+            continue
+        tally[DIRECTIONS] += used
+        tally[VALUE] = total / (2 * used)
+        squared = 0.0
+        for j in range(d):
+            g[j] = (g[j] + late * w[j]) / used
+            position[j] = reached[j]
+            squared += g[j] * g[j]
+        memory[SQUARES] += squared
+        step = eta
+        if eta < 0:  # AdaGrad-norm
+            step = np.sqrt(2.0) * radius / np.sqrt(memory[SQUARES]) if memory[SQUARES] > 0 else 0.0
+        for j in range(d):
+            displacement[j] -= step * g[j]
+            points[j] += z[j]
+            gradients[j] += g[j]
+            g[j] = 0.0
+        play = _norm(displacement)
+        if play > radius:
+            displacement *= radius / play
+        memory[DONE] += 1
+        memory[PLAYED], tally[NORM] = step, np.sqrt(squared)
+        if memory[DONE] == length:  # restart the learner; the mean of the block's points is the answer so far
+            memory[BLOCK_NORM] = _norm(gradients) / length
+            for j in range(d):
+                x[j] = points[j] / length
+                displacement[j] = points[j] = gradients[j] = 0.0
+            memory[DONE] = memory[SQUARES] = 0.0

@@ -30,7 +30,6 @@ from goldstein.result import Result
 from goldstein.steps import LinearDecay
 from goldstein.studies import public_convention, svm_measure
 from goldstein.studies.cells import Cells
-from goldstein.studies.o2nc_kernel import minimize_zo_o2nc
 from goldstein.studies.public_convention import PublicGFMPlus, PublicRun
 from goldstein.studies.record import provenance
 
@@ -122,8 +121,6 @@ def solve(svm: SVM, method: Any, seed: int, max_evals: int, kept: list[Array]) -
         kept.append(x)
         return np.nan
 
-    if isinstance(method, ZOO2NC):
-        return minimize_zo_o2nc(svm.compiled, svm.x0, method, max_evals=max_evals, rng=seed, monitor=keep)
     return minimize(svm.compiled, svm.x0, method, max_evals=max_evals, rng=seed, monitor=keep, compiled=True)
 
 

@@ -1,4 +1,4 @@
-"""Machine code of the SVM study (extra: compiled): ZO-O2NC, the convention of the public code, subgradient descent."""
+"""Machine code of the SVM study (extra: compiled): the convention of the public code, subgradient descent."""
 
 # mypy: ignore-errors
 # numba reads these functions, not the type checker
@@ -7,73 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-
-from goldstein.compiled.kernels import DIRECTIONS, NORM, POWER, VALUE, _draw, _norm, _pair
-
-# What `zo_o2nc` carries along besides arrays; the order of its memory.
-DONE, SQUARES, BLOCK_NORM, STEP = range(4)
-MEMORY = 4
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def zo_o2nc(
-    F, args, rng, n, steps, b, rho, radius, length, eta, x, position, displacement, points, gradients, memory, tally
-):
-    """Do `steps` iterations of ZO-O2NC; change the arrays, the memory and the tally in place.
-
-    It draws in the order of the plain path: the place on the segment, then all b indices, then b × d normals.
-    """
-    d = x.size
-    w, q, g, z, reached = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    indices = np.zeros(b, np.int64)
-    for _ in range(steps):
-        place = rng.random()
-        for j in range(d):
-            reached[j] = position[j] + displacement[j]
-            z[j] = position[j] + place * (reached[j] - position[j])
-        if n > 0:
-            for i in range(b):
-                indices[i] = rng.integers(0, n)
-        g[:] = 0.0
-        used, total = 0, 0.0
-        for i in range(b):
-            inverse = _draw(rng, w)
-            plus, minus, fine = _pair(F, args, indices[i], z, w, rho * inverse, q, tally)
-            if fine:
-                c = d / (2 * rho) * (plus - minus)  # Definition 6
-                tally[POWER] += c * c
-                used += 1
-                total += plus + minus
-                for j in range(d):
-                    g[j] += c * inverse * w[j]
-        if used == 0:
-            continue
-        tally[DIRECTIONS] += used
-        tally[VALUE] = total / (2 * used)
-        g /= used
-        squared = 0.0
-        for j in range(d):
-            position[j] = reached[j]
-            squared += g[j] * g[j]
-        memory[SQUARES] += squared
-        step = eta
-        if eta < 0:  # AdaGrad-norm
-            step = np.sqrt(2.0) * radius / np.sqrt(memory[SQUARES]) if memory[SQUARES] > 0 else 0.0
-        for j in range(d):
-            displacement[j] -= step * g[j]
-            points[j] += z[j]
-            gradients[j] += g[j]
-        play = _norm(displacement)
-        if play > radius:
-            displacement *= radius / play
-        memory[DONE] += 1
-        memory[STEP], tally[NORM] = step, np.sqrt(squared)
-        if memory[DONE] == length:  # restart the learner; the mean of the block's points is the answer so far
-            memory[BLOCK_NORM] = _norm(gradients) / length
-            for j in range(d):
-                x[j] = points[j] / length
-                displacement[j] = points[j] = gradients[j] = 0.0
-            memory[DONE] = memory[SQUARES] = 0.0
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
