@@ -40,3 +40,27 @@ def draw_normals(rng, count, w):
     for _ in range(count):
         for j in range(w.size):
             w[j] = rng.standard_normal()
+
+
+@njit(nogil=True, error_model="numpy")
+def add_and_draw(rng, count, x, w):
+    """Draw d normals and their norm, `count` times, adding the direction before to x in the same pass."""
+    total = 0.0
+    for _ in range(count):
+        squared = 0.0
+        for j in range(w.size):
+            x[j] += 1e-3 * w[j]
+            z = rng.standard_normal()
+            w[j] = z
+            squared += z * z
+        total += squared
+    return total
+
+
+@njit(nogil=True, error_model="numpy")
+def two_points(count, x, w, above, below):
+    """Write both points of a pair, `count` times."""
+    for _ in range(count):
+        for j in range(x.size):
+            above[j] = x[j] + 1e-3 * w[j]
+            below[j] = x[j] - 1e-3 * w[j]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 
 import goldstein as gs
-from benchmarks.data import a9a_shaped, cheap_sum, draw_normals
-from benchmarks.timing import best
+from benchmarks.data import a9a_shaped, add_and_draw, cheap_sum, draw_normals, two_points
+from benchmarks.timing import best, together
 from goldstein.methods.base import Context
 from goldstein.smoothing import sphere
 
 DELTA, ETA = 1e-3, 1e-4
 Row = dict[str, object]
+Work = Callable[[], None]
 
 
 def generator() -> np.random.Generator:
@@ -21,18 +23,22 @@ def generator() -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(0))
 
 
-def floor(d: int, count: int) -> float:
-    """Return the time to draw d normals `count` times in a compiled loop with the same generator."""
+def floor(d: int, count: int) -> Work:
+    """Return the work of drawing d normals `count` times in a compiled loop with the same generator."""
     w, rng = np.empty(d), generator()
-    return best(lambda: draw_normals(rng, count, w))
+    return lambda: draw_normals(rng, count, w)
 
 
-def compiled(oracle: gs.FiniteSum, x0: np.ndarray, method: gs.Method, evals: int) -> float:
-    """Return the time of one compiled run; warnings about the step are not what is measured here."""
+def compiled(oracle: gs.FiniteSum, x0: np.ndarray, method: gs.Method, evals: int) -> Work:
+    """Return the work of one compiled run; warnings about the step are not what is measured here."""
     rng = generator()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return best(lambda: gs.minimize(oracle, x0, method, max_evals=evals, rng=rng, compiled=True))
+
+    def run() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gs.minimize(oracle, x0, method, max_evals=evals, rng=rng, compiled=True)
+
+    return run
 
 
 def plain(oracle: gs.FiniteSum, x0: np.ndarray, method: gs.Method, evals: int) -> float:
@@ -67,18 +73,17 @@ def svm_rows() -> list[Row]:
     """Return pairs a second on the a9a-shaped SVM, one thread, and each as a multiple of the floor."""
     svm, pairs = a9a_shaped(), 2_000_000
     d = svm.dim
-    floor_time = floor(d, pairs) / pairs
     # A correction draws one direction for two pairs; the floor counts directions.
     plus = gs.GFMPlus(DELTA, ETA, epoch_length=10, batch_size=10)
     epoch_evals, epoch_directions = 2 * 100 + 9 * 40, 100 + 9 * 10
+    methods = (gs.GFM(DELTA, ETA), gs.GFM(DELTA, ETA, 100), plus)
+    times = together(floor(d, pairs), *(compiled(svm.compiled, svm.x0, method, 2 * pairs) for method in methods))
+    floor_time, *fast = (seconds / pairs for seconds in times)
     ways = {
         "floor: draw d normals": (floor_time, 1.0),
-        "compiled GFM": (compiled(svm.compiled, svm.x0, gs.GFM(DELTA, ETA), 2 * pairs) / pairs, 1.0),
-        "compiled GFM, batch 100": (compiled(svm.compiled, svm.x0, gs.GFM(DELTA, ETA, 100), 2 * pairs) / pairs, 1.0),
-        "compiled GFM+ (m=10, b=10)": (
-            compiled(svm.compiled, svm.x0, plus, 2 * pairs) / pairs,
-            2 * epoch_directions / epoch_evals,
-        ),
+        "compiled GFM": (fast[0], 1.0),
+        "compiled GFM, batch 100": (fast[1], 1.0),
+        "compiled GFM+ (m=10, b=10)": (fast[2], 2 * epoch_directions / epoch_evals),
         "plain loop, batch 1": (plain(svm.oracle, svm.x0, gs.GFM(DELTA, ETA), 10_000) / 5_000, 1.0),
         "plain loop, batch 100": (plain(svm.oracle, svm.x0, gs.GFM(DELTA, ETA, 100), 100_000) / 50_000, 1.0),
         "straightforward NumPy script": (script(svm, 5_000) / 5_000, 1.0),
@@ -100,12 +105,15 @@ def dimension_rows() -> list[Row]:
     for d in (10, 100, 124, 1_000, 10_000, 100_000):
         pairs = max(2_000, 200_000_000 // d)
         oracle, x0 = cheap_sum(d), np.zeros(d)
-        per_direction = floor(d, pairs) / pairs
-        gfm = compiled(oracle, x0, gs.GFM(DELTA, ETA), 2 * pairs) / pairs
-        plus = gs.GFMPlus(DELTA, ETA, epoch_length=10, batch_size=2)
-        evals = max(1, 2 * pairs // 112) * (2 * 20 + 9 * 8) + 20
-        directions = max(1, 2 * pairs // 112) * (20 + 9 * 2)
-        gfm_plus = compiled(oracle, x0, plus, evals) / directions
+        plus = gs.GFMPlus(DELTA, ETA, epoch_length=10, batch_size=10)
+        epochs = max(1, 2 * pairs // 560)
+        works = (
+            floor(d, pairs),
+            compiled(oracle, x0, gs.GFM(DELTA, ETA), 2 * pairs),
+            compiled(oracle, x0, plus, epochs * (2 * 100 + 9 * 40) + epochs * 560 // 200),  # and what closing takes
+        )
+        times = together(*works, repeats=5)
+        per_direction, gfm, gfm_plus = times[0] / pairs, times[1] / pairs, times[2] / (epochs * (100 + 9 * 10))
         rows.append(
             {
                 "d": d,
@@ -134,3 +142,21 @@ def overhead_row() -> Row:
         "whole loop, ms": round(1e3 * loop, 3),
         "loop × drawing": round(loop / draw, 2),
     }
+
+
+def profile_rows(d: int = 100_000, count: int = 1_000) -> list[Row]:
+    """Return what the passes over long vectors cost, as multiples of the floor: what a loop must do besides drawing."""
+    rng, x, w, above, below = generator(), *(np.zeros(d) for _ in range(4))
+    base, fused, points = together(
+        floor(d, count),
+        lambda: add_and_draw(rng, count, x, w),
+        lambda: two_points(count, x, w, above, below),
+    )
+    pairs = 280 / 190  # for each direction, where m = 10 and b = 10
+    return [
+        {"what": "floor: draw d normals", "× floor": 1.0},
+        {"what": "draw them, their norm, and add the last direction", "× floor": round(fused / base, 2)},
+        {"what": "write x + δw and x − δw", "× floor": round(points / base, 2)},
+        {"what": "so GFM at least", "× floor": round((fused + points) / base, 2)},
+        {"what": "and GFM+ (m = 10, b = 10) at least", "× floor": round((fused + pairs * points) / base, 2)},
+    ]

@@ -47,7 +47,7 @@ def seed_row():
 def memory_rows(d: int = 10_000_000):
     """Return the peak memory of a compiled run, in vectors of length d, from what it grows by between d and 2d.
 
-    The user's own x0 (2 vectors while it is copied), the query (the direction and the point) and the copy that the
+    The user's own x0 (2 vectors while it is copied), the query (the direction and both points) and the copy that the
     result holds are included.
     """
     rows = []

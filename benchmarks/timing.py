@@ -9,10 +9,16 @@ from typing import Any
 
 def best(work: Callable[[], Any], repeats: int = 5) -> float:
     """Return the shortest wall time of `repeats` calls, in seconds; one call before warms up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return together(work, repeats=repeats)[0]
+
+
+def together(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
+    """Return the shortest wall time of each, all in turn, so that a slow minute of the machine meets all of them."""
+    times: list[list[float]] = [[] for _ in works]
+    for turn in range(1 + repeats):
+        for work, seen in zip(works, times, strict=True):
+            start = time.perf_counter()
+            work()
+            if turn:
+                seen.append(time.perf_counter() - start)
+    return [min(seen) for seen in times]
