@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import goldstein as gs
+
 pytest.importorskip("typer")
 
 from typer.testing import CliRunner
@@ -80,6 +82,14 @@ def test_unknown_names_are_refused(sets):
         code, said = run("data", verb, "three")
         assert code == 2
         assert "Unknown data set 'three'; known are one, two." in said
+
+
+def test_plan_without_a_method_compares_them_all():
+    goal = {"d": 10, "L": 1, "gap": 1, "delta": 0.5, "epsilon": 0.3}
+    code, said = run("plan", *(word for name, value in goal.items() for word in (f"--{name}", value)))
+    assert code == 0
+    assert said.split() == str(gs.theory.compare(**goal)).split()
+    assert "cheapest from values" in said
 
 
 def test_plan_prints_what_the_theorem_gives():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,31 +28,23 @@ def demo(
 
 @app.command()
 def plan(
-    method: Annotated[str, typer.Argument(help="gfm, gfm+, ws-gfm, ws-gfm+ or one-phase.")],
     d: Annotated[int, typer.Option(help="Dimension.")],
     lipschitz: Annotated[float, typer.Option("--L", help="Lipschitz constant L.")],
     delta: Annotated[float, typer.Option(help="Radius of stationarity.")],
     epsilon: Annotated[float, typer.Option(help="Size of the stationarity.")],
+    method: Annotated[str | None, typer.Argument(help="One method by name; all side by side when not given.")] = None,
     gap: Annotated[float | None, typer.Option(help="f(x0) - inf f.")] = None,
     radius: Annotated[float | None, typer.Option(help="Distance of x0 to a minimiser (convex f).")] = None,
     constants: Annotated[str, typer.Option(help="sharp or paper.")] = "sharp",
-    parameters: Annotated[str, typer.Option(help="repaired or printed.")] = "repaired",
+    parameters: Annotated[str, typer.Option(help="repaired or printed; for one method.")] = "repaired",
 ) -> None:
-    """Print the parameters and the exact cost that a theorem gives."""
+    """Print what the theorems promise: one method's parameters and exact cost, or all methods side by side."""
     from goldstein import theory
 
+    goal: dict[str, Any] = {"d": d, "L": lipschitz, "gap": gap, "delta": delta, "epsilon": epsilon, "radius": radius}
+    goal["constants"] = constants
     try:
-        answer = theory.plan(
-            method,
-            d=d,
-            L=lipschitz,
-            gap=gap,
-            delta=delta,
-            epsilon=epsilon,
-            radius=radius,
-            constants=constants,
-            parameters=parameters,
-        )
+        answer = theory.compare(**goal) if method is None else theory.plan(method, parameters=parameters, **goal)
     except (TypeError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(str(answer))
