@@ -42,17 +42,41 @@ def svm(
 
     from goldstein.studies import svm, svm_report
 
+    if quick and docs is not None:
+        raise typer.BadParameter("--docs takes the results of the full study only, not those of --quick.")
     out = out or Path("out/svm-quick" if quick else "results/svm")
-    if report:
-        svm_report.write(json.loads((out / "results.json").read_text()), out, docs)
-        return
-    if fresh:
-        shutil.rmtree(out / "cells", ignore_errors=True)
     try:
+        if report:
+            svm_report.write(json.loads((out / "results.json").read_text()), out, docs)
+            return
+        if fresh:
+            shutil.rmtree(out / "cells", ignore_errors=True)
         svm.run(out, quick=quick, data=data, docs=docs, jobs=jobs)
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What is done is in {out}; the same command goes on from there.", err=True)
         raise typer.Exit(130) from None
     except (OSError, datasets.ChecksumError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+@app.command()
+def scaling(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for all of it; results/scaling, or out/scaling-quick with --quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="Tiny grids, a minute.")] = False,
+    docs: Annotated[Path | None, typer.Option(help="Markdown file with the markers of the tables.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads; all cores when not given.")] = None,
+) -> None:
+    """Theorem and measurement side by side: planned runs, and exponents in ε, δ and d; goes on where it was stopped."""
+    from goldstein.studies import scaling
+
+    try:
+        scaling.run(out, quick=quick, docs=docs, workers=workers)
+    except KeyboardInterrupt:
+        typer.echo("Stopped. The same command goes on from there.", err=True)
+        raise typer.Exit(130) from None
+    except ValueError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -26,7 +26,7 @@ from goldstein.steps import Calibrated, Travel
 START = 0.25  # radius of the first race, in kink radii: the middle of where the best radius was found to lie
 FACTOR = 3.0  # ratio of neighbouring radii: the loss is flat within a factor 2 of the best
 RACES = 5  # races at most: from a hundredth of the kink radius to twenty of it
-RACE, RACE_MOST, RACE_EACH = 0.015, 0.03, 15  # pairs of a race: 1.5 % of all, or 15 a coordinate, 3 % at most
+RACE, RACE_MOST, RACE_EACH = 0.005, 0.03, 15  # pairs of a race: 0.5 % of all, or 15 a coordinate, 3 % at most
 JUDGE = 0.5  # samples that judge a race, for each of its pairs
 SHRINK = 0.5  # radius of the run, in radii of the winner: a short race favours a larger one than a long run wants
 GROW = 0.7  # the radius is at least the net distance travelled, divided by this

@@ -24,22 +24,26 @@ class Cells:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".gitignore").write_text("*\n")
-        for torn in folder.glob("*.tmp"):  # of a process that was killed
-            torn.unlink()
+        for torn in folder.glob("*.tmp"):
+            if not _alive(torn.name.partition("-")[0]):  # of a process that was killed
+                torn.unlink(missing_ok=True)
 
     def get(self, spec: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the result of a piece; None when it is not there yet."""
         path = self._path(spec)
         if not path.is_file():
             return None
-        saved = json.loads(path.read_text())
+        try:
+            saved = json.loads(path.read_text())
+        except ValueError:  # torn by a machine that went down
+            return None
         result: dict[str, Any] = saved["result"]
         return result if saved["spec"] == _plain(spec) else None
 
     def put(self, spec: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the result of a piece; return it as it will be read."""
         text = json.dumps({"spec": _plain(spec), "result": _plain(result)}, ensure_ascii=False)
-        handle, name = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=f"{os.getpid()}-", suffix=".tmp")
         with os.fdopen(handle, "w") as out:
             out.write(text + "\n")
         os.replace(name, self._path(spec))
@@ -49,6 +53,17 @@ class Cells:
     def _path(self, spec: Mapping[str, Any]) -> Path:
         text = json.dumps(_plain(spec), sort_keys=True, ensure_ascii=False)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+
+
+def _alive(pid: str) -> bool:
+    """Whether the process that began a file is still at work."""
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from goldstein.steps import LinearDecay
 from goldstein.studies import public_convention, svm_measure
 from goldstein.studies.cells import Cells
 from goldstein.studies.public_convention import PublicGFMPlus, PublicRun
-from goldstein.studies.record import provenance
+from goldstein.studies.record import code, provenance, write_whole
 
 DELTA = 0.001
 PASSES = {"a9a": 10, "w8a": 10, "covtype": 10, "ijcnn1": 10, "mushrooms": 50, "phishing": 200}
@@ -44,6 +43,7 @@ CHARGED, EVALUATED = "public code, as charged", "public code, as evaluated"
 
 Setting = dict[str, float]
 Run = Callable[[SVM, Setting, int, int], dict[str, Any]]
+Problems = Callable[[], Iterator[tuple[str, SVM, int]]]
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,11 @@ class Scale:
     seeds: tuple[int, ...]
     reference_steps: int
     measured_steps: int
+    measured_epochs: int
 
 
-FULL = Scale(1.0, tuple(range(1000, 1003)), tuple(range(20)), 5_000_000, 1000)
-QUICK = Scale(0.1, (1000,), tuple(range(5)), 500_000, 200)
+FULL = Scale(1.0, tuple(range(1000, 1003)), tuple(range(20)), 5_000_000, 1000, 10)
+QUICK = Scale(0.1, (1000,), tuple(range(5)), 500_000, 200, 2)
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,17 @@ def load(data: Path | None = None) -> Iterator[tuple[str, SVM, int]]:
         yield name, svm, passes * len(svm.labels)
 
 
+def unseen() -> Iterator[tuple[str, SVM, int]]:
+    """Yield two problems that had no part in choosing the constants of auto, from data inside scikit-learn."""
+    from sklearn.datasets import load_breast_cancer, load_digits
+
+    for name, bunch, passes in (("breast cancer", load_breast_cancer(), 200), ("digits", load_digits(), 50)):
+        scale = bunch.data.std(axis=0)
+        features = (bunch.data - bunch.data.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+        svm = capped_l1_svm(features, np.where(bunch.target % 2, 1.0, -1.0))
+        yield name, svm, passes * len(svm.labels)
+
+
 class Study:
     """The study on its way: what is done is in `cells`, what is not is run on as many threads as there are cores."""
 
@@ -233,25 +245,25 @@ class Study:
 
     def _reference(self, name: str, svm: SVM) -> dict[str, Any]:
         steps = self.scale.reference_steps
-        spec = {"what": "reference", "data": name, "n": len(svm.labels), "d": svm.dim, "steps": steps}
+        spec = self._spec(name, svm, "reference", {}, 0, 0) | {"steps": steps}
         return self.cells.get(spec) or self.cells.put(spec, svm_measure.reference(svm, steps))
 
     def _variance(self, name: str, svm: SVM, setting: Setting, pairs: int) -> dict[str, Any]:
         """Measure the noise of GFM+ at the start, at a tenth, at half and at the end of one of its tuning runs."""
-        steps, seed = self.scale.measured_steps, self.scale.tuning[0]
-        spec = self._spec(name, svm, "variance", setting, seed, pairs) | {"steps": steps}
+        seed, length = self.scale.tuning[0], {"steps": self.scale.measured_steps, "least": self.scale.measured_epochs}
+        spec = self._spec(name, svm, "variance", setting, seed, pairs) | length
         saved = self.cells.get(spec)
         if saved is None:
             kept: list[Array] = []
             solve(svm, gfm_plus(setting), seed, 2 * pairs, kept)
             points = [kept[round(share * (len(kept) - 1))] for share in (0, 0.1, 0.5, 1)]
-            rows = svm_measure.variance(svm, gfm_plus(setting), points, seed=seed, steps=steps)
+            rows = svm_measure.variance(svm, gfm_plus(setting), points, seed=seed, **length)
             saved = self.cells.put(spec, {"setting": setting, "at": [0, 0.1, 0.5, 1], "rows": rows})
         return saved
 
     def _spec(self, name: str, svm: SVM, family: str, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
         sizes = {"data": name, "n": len(svm.labels), "d": svm.dim, "pairs": pairs}
-        return {"what": family, "setting": setting, "seed": seed, **sizes, "goldstein": version("goldstein")}
+        return {"what": family, "setting": setting, "seed": seed, **sizes, "delta": DELTA, "code": code()}
 
 
 def summary(runs: Sequence[Mapping[str, Any]], max_evals: int) -> dict[str, Any]:
@@ -286,7 +298,8 @@ def run(
     docs: Path | None = None,
     jobs: int | None = None,
     scale: Scale | None = None,
-    problems: Callable[[], Iterator[tuple[str, SVM, int]]] | None = None,
+    problems: Problems | None = None,
+    other_problems: Problems | None = None,
 ) -> dict[str, Any]:
     """Run the study; leave results.json, a figure and a table in `out`, and the table in `docs` if that is named.
 
@@ -302,8 +315,8 @@ def run(
         Markdown file with the markers between which the table goes.
     jobs : int, optional
         Runs at a time; None: as many as there are cores.
-    scale, problems : optional
-        Another scale, and other problems than the six: name, problem, budget in pairs.
+    scale, problems, other_problems : optional
+        Another scale, and other problems than the six and the two unseen ones: name, problem, budget in pairs.
     """
     from rich.progress import (
         BarColumn,
@@ -319,15 +332,20 @@ def run(
     chosen = scale or (QUICK if quick else FULL)
     columns = (TextColumn("{task.description:10}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     sets: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     with Progress(*columns, TimeRemainingColumn()) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # settings of the grid that are too wild; their loss says it
         task = progress.add_task("loading", total=None)
         study = Study(out, chosen, jobs, partial(progress.advance, task))
-        todo = [(name, svm, int(pairs * chosen.share)) for name, svm, pairs in (problems or partial(load, data))()]
-        progress.update(task, total=sum(study.cost(svm, pairs) for _, svm, pairs in todo))
-        for name, svm, pairs in todo:
+        todo = [
+            (part, name, svm, int(pairs * chosen.share))
+            for part, source in ((sets, problems or partial(load, data)), (others, other_problems or unseen))
+            for name, svm, pairs in source()
+        ]
+        progress.update(task, total=sum(study.cost(svm, pairs) for *_, svm, pairs in todo))
+        for part, name, svm, pairs in todo:
             progress.update(task, description=name)
-            sets[name] = study.dataset(name, svm, pairs)
+            part[name] = study.dataset(name, svm, pairs)
     results = {
         **provenance("goldstein reproduce svm" + (" --quick" if quick else "")),
         "delta": DELTA,
@@ -335,8 +353,9 @@ def run(
         "tuning_seeds": list(chosen.tuning),
         "seeds": list(chosen.seeds),
         "datasets": sets,
+        "unseen": others,
     }
-    (out / "results.json").write_text(json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
+    write_whole(out / "results.json", json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
     svm_report.write(results, out, docs)
     return results
 

@@ -14,6 +14,7 @@ from goldstein.query import Array, Query
 from goldstein.smoothing import sphere
 
 FIRST_STEPS = (1.0, 0.1, 0.01, 0.001)  # of the first-order runs
+PENALTIES = (1.0, 10.0, 100.0)  # C of liblinear
 ROUNDS = 3  # each starts from the best point so far, with steps ten times smaller
 PAIRS_MEASURED = 4000  # pairs that tell the variance of one pair
 
@@ -21,18 +22,19 @@ PAIRS_MEASURED = 4000  # pairs that tell the variance of one pair
 def reference(svm: SVM, steps: int = 5_000_000) -> dict[str, float]:
     """Return the lowest full losses that two first-order solvers reach.
 
-    Liblinear minimises the hinge with a small ℓ₂ term in place of the capped one. The other is stochastic subgradient
-    descent on the hinge with steps that fall to zero, `steps` of them for each of several first steps, restarted from
-    the best point so far with smaller steps. Both losses are those of f itself.
+    Liblinear minimises the hinge with an ℓ₂ term in place of the capped one, for several C. The other is stochastic
+    subgradient descent on the hinge with steps that fall to zero, `steps` of them for each of several first steps,
+    restarted from the best point so far with smaller steps. Both losses are those of f itself.
     """
-    return {"liblinear": float(svm.value(_liblinear(svm))), "subgradient": float(svm.value(_descend(svm, steps)))}
+    best = min(float(svm.value(_liblinear(svm, C))) for C in PENALTIES)
+    return {"liblinear": best, "subgradient": float(svm.value(_descend(svm, steps)))}
 
 
-def _liblinear(svm: SVM) -> Array:
+def _liblinear(svm: SVM, C: float) -> Array:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 
-    model = LinearSVC(loss="hinge", C=1.0, fit_intercept=False, max_iter=500, random_state=0)
+    model = LinearSVC(loss="hinge", C=C, fit_intercept=False, max_iter=200, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(svm.features, svm.labels)
@@ -79,25 +81,34 @@ class SmoothedGradient:
         return out
 
 
-def variance(svm: SVM, method: GFMPlus, points: list[Array], *, seed: int, steps: int = 1000) -> list[dict[str, float]]:
+def variance(
+    svm: SVM, method: GFMPlus, points: list[Array], *, seed: int, steps: int = 1000, least: int = 10
+) -> list[dict[str, float]]:
     """Measure the error of GFM+'s estimate v at points of a run, against that of plain batches at equal cost.
 
-    From each point whole epochs are run, `steps` steps in all. `error` is the mean over their steps of
-    ‖v_t − ∇f_δ(x_t)‖², `last` the mean over their last steps; `plain` is E‖g(x; S) − ∇f_δ(x)‖² for a plain batch S
-    that costs what a step of GFM+ costs on average, `pair` the same for one pair; `signal` is ‖∇f_δ(x)‖².
+    From each point at least `least` whole epochs are run, about `steps` steps in all. `error` is the mean over their
+    steps of ‖v_t − ∇f_δ(x_t)‖², `last` the mean over their last steps; `plain` is E‖g(x; S) − ∇f_δ(x)‖² for a plain
+    batch S that costs what a step of GFM+ costs on average, `pair` the same for one pair; `signal` is ‖∇f_δ(x)‖². What
+    moves x is the sum of the v_t, whose errors add up within an epoch: `epoch` is E‖mean over the epoch of v_t − ∇f_δ(x_t)‖²;
+    for plain batches it is `plain`/m. `error_stderr` and `epoch_stderr` are standard errors over epochs.
     """
     m, b = method.epoch_length, method.batch_size
     cost = ((method.large_batch_size or m * b) + 2 * b * (m - 1)) / m  # pairs a step
-    epochs, rows = max(1, steps // (m * len(points))), []
+    epochs, rows = max(least, steps // (m * len(points))), []
     gradient = SmoothedGradient(svm, method.delta)
     for index, x in enumerate(points):
-        errors = [_epoch(svm, method, gradient, x, [seed, index, epoch]) for epoch in range(epochs)]
+        measured = [_epoch(svm, method, gradient, x, [seed, index, epoch]) for epoch in range(epochs)]
+        errors = np.array([each for each, _ in measured])
+        drift = np.array([mean for _, mean in measured])
         signal = float(np.sum(gradient(x) ** 2))
         one = _second_moment(svm, x, method.delta, np.random.default_rng([seed, index])) - signal
         rows.append(
             {
                 "error": float(np.mean(errors)),
-                "last": float(np.mean([epoch[-1] for epoch in errors])),
+                "error_stderr": float(errors.mean(axis=1).std(ddof=1) / np.sqrt(epochs)),
+                "last": float(errors[:, -1].mean()),
+                "epoch": float(drift.mean()),
+                "epoch_stderr": float(drift.std(ddof=1) / np.sqrt(epochs)),
                 "plain": one / cost,
                 "pair": one,
                 "signal": signal,
@@ -107,9 +118,12 @@ def variance(svm: SVM, method: GFMPlus, points: list[Array], *, seed: int, steps
     return rows
 
 
-def _epoch(svm: SVM, method: GFMPlus, gradient: SmoothedGradient, x: Array, seed: list[int]) -> list[float]:
-    """Return ‖v_t − ∇f_δ(x_t)‖² for each step of one epoch from x."""
+def _epoch(
+    svm: SVM, method: GFMPlus, gradient: SmoothedGradient, x: Array, seed: list[int]
+) -> tuple[list[float], float]:
+    """Return ‖v_t − ∇f_δ(x_t)‖² for each step of one epoch from x, and the same for the mean of the errors."""
     run, errors = method.start(x, rng=np.random.default_rng(seed), sample=svm.oracle.sample), []
+    total = np.zeros_like(x)
     for _ in range(method.epoch_length):
         query = run.ask()
         assert query is not None
@@ -117,7 +131,8 @@ def _epoch(svm: SVM, method: GFMPlus, gradient: SmoothedGradient, x: Array, seed
         state: Any = run.state
         error = state.v - gradient(state.x_prev)
         errors.append(float(error @ error))
-    return errors
+        total += error
+    return errors, float(total @ total) / method.epoch_length**2
 
 
 def _second_moment(svm: SVM, x: Array, delta: float, rng: np.random.Generator) -> float:
