@@ -77,6 +77,29 @@ def test_verify_tells_right_wrong_and_missing_apart_and_downloads_nothing(sets, 
     assert server.asked == []
 
 
+def test_verify_leaves_out_sets_that_are_not_here_unless_they_are_named(sets, tmp_path):
+    (tmp_path / "one").write_bytes(TEXT)
+    code, said = run("data", "verify", "--data", tmp_path)
+    assert code == 0
+    assert said == "one: right not here, so not verified: two"
+    code, said = run("data", "verify", "two", "--data", tmp_path)
+    assert code == 1
+    assert f"two: two.bz2 is neither in {tmp_path} nor in its subfolder libsvm." in said
+    code, said = run("data", "verify")
+    assert code == 1  # nothing was verified
+    assert said == "not here, so not verified: one, two"
+
+
+def test_verify_leaves_a_wrong_file_in_the_cache_alone(sets, cache, server):
+    (path,) = datasets.fetch("one")
+    path.write_bytes(b"garbage")
+    code, said = run("data", "verify", "one")
+    assert code == 1
+    assert "is not the file it should be" in said
+    assert path.read_bytes() == b"garbage"
+    assert server.asked == [None]
+
+
 def test_unknown_names_are_refused(sets):
     for verb in ("fetch", "verify"):
         code, said = run("data", verb, "three")

@@ -22,7 +22,7 @@ class Server:
 
     def __init__(self):
         self.files, self.asked = {}, []
-        self.ranges, self.break_after = True, None
+        self.ranges, self.break_after, self.lengths, self.shift = True, None, True, 0
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -42,11 +42,16 @@ class Server:
             handler.send_error(404)
             return
         start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and self.ranges else 0
+        if start:
+            start = max(0, start + self.shift)
         if wanted and self.ranges and start >= len(body):
             handler.send_error(416)
             return
         handler.send_response(206 if wanted and self.ranges else 200)
-        handler.send_header("Content-Length", str(len(body) - start))
+        if self.lengths:
+            handler.send_header("Content-Length", str(len(body) - start))
+            if wanted and self.ranges:
+                handler.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         handler.end_headers()
         handler.wfile.write(body[start : None if self.break_after is None else start + self.break_after])
 
@@ -124,6 +129,49 @@ def test_a_server_that_gives_no_ranges_starts_again(toy, server, cache):
     assert (cache / "libsvm" / toy).read_bytes() == server.files[toy]
 
 
+@pytest.mark.parametrize("shift", [-1000, -3, 3])
+def test_a_server_that_begins_elsewhere_than_asked_is_noticed(toy, server, cache, shift):
+    server.break_after = 10
+    with pytest.raises(datasets.DownloadError):
+        datasets.load("toy")
+    server.break_after, server.shift = None, shift
+    check_toy(*datasets.load("toy"))
+    assert server.asked == [None, "bytes=10-"] + ([None] if shift > 0 else [])  # a gap can only be filled from zero
+
+
+@pytest.mark.parametrize("lengths", [True, False])
+def test_a_part_of_something_else_is_thrown_away_and_the_download_starts_again(toy, server, cache, lengths):
+    (cache / "libsvm").mkdir(parents=True)
+    (cache / "libsvm" / f"{toy}.part").write_bytes(b"z" * 10)
+    server.lengths = lengths
+    if not lengths:  # it may as well have been cut, so that it is kept until the server has nothing more to give
+        with pytest.raises(datasets.DownloadError, match=r"it ended after \d+ bytes, too early"):
+            datasets.load("toy")
+    check_toy(*datasets.load("toy"))
+    assert server.asked[-1] is None
+    assert not list(cache.rglob("*.part"))
+
+
+def test_a_connection_cut_without_a_known_length_keeps_what_came(toy, server, cache):
+    server.break_after, server.lengths = 10, False
+    for size in (10, 20):
+        with pytest.raises(datasets.DownloadError, match=f"it ended after {size} bytes, too early.*What came is kept"):
+            datasets.load("toy")
+        assert (cache / "libsvm" / f"{toy}.part").read_bytes() == server.files[toy][:size]
+    server.break_after = None
+    check_toy(*datasets.load("toy"))
+    assert server.asked == [None, "bytes=10-", "bytes=20-"]
+
+
+@pytest.mark.parametrize("how", ["load", "fetch"])
+def test_a_wrong_file_in_the_cache_is_downloaded_again(toy, server, cache, how):
+    (path,) = datasets.fetch("toy")
+    path.write_bytes(b"garbage")
+    datasets.fetch("toy") if how == "fetch" else check_toy(*datasets.load("toy"))
+    assert path.read_bytes() == server.files[toy]
+    assert server.asked == [None, None]
+
+
 @pytest.mark.parametrize("what", ["another", "truncated"])
 def test_a_wrong_file_from_the_server_is_not_kept(toy, server, cache, what):
     right = server.files[toy]
@@ -181,6 +229,26 @@ def test_a_folder_of_ones_own_is_read_and_left_alone(toy, server, tmp_path, monk
     assert [path for path in folder.rglob("*") if path.is_file()] == [place / toy]
 
 
+def test_a_tilde_is_the_home_folder(toy, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / toy).write_bytes(server.files[toy])
+    check_toy(*datasets.load("toy", "~/mine"))
+    monkeypatch.setenv("GOLDSTEIN_DATA", "~/mine")
+    check_toy(*datasets.load("toy"))
+    assert server.asked == []
+
+
+def test_a_folder_is_enough_where_the_cache_cannot_be_written(toy, server, tmp_path, monkeypatch):
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    (tmp_path / toy).write_bytes(server.files[toy])
+    check_toy(*datasets.load("toy", tmp_path))
+    with pytest.raises(OSError, match="file"):
+        datasets.load("toy")
+
+
 def test_a_file_that_a_named_folder_lacks_is_not_downloaded_instead(toy, server, tmp_path, monkeypatch):
     datasets.load("toy")  # even if it is in the cache
     with pytest.raises(FileNotFoundError, match=rf"{re.escape(toy)} is neither in {tmp_path} nor in its subfolder"):
@@ -197,6 +265,32 @@ def test_a_wrong_file_in_a_folder_is_told_apart_and_left_alone(toy, server, tmp_
     with pytest.raises(datasets.ChecksumError, match="is not the file it should be: its content has SHA-256"):
         datasets.load("toy", tmp_path)
     assert (tmp_path / toy).exists()
+
+
+def test_a_file_that_changed_is_noticed_although_its_data_were_parsed(toy, server, tmp_path, monkeypatch):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / toy).write_bytes(server.files[toy])
+        check_toy(*datasets.load("toy", tmp_path / folder))
+    (tmp_path / "b" / toy).write_bytes(packed(toy, b"+1 1:1\n"))
+    for _ in range(2):
+        with pytest.raises(datasets.ChecksumError, match="is not the file it should be"):
+            datasets.load("toy", tmp_path / "b")
+    (tmp_path / "b" / toy).write_bytes(server.files[toy])
+    check_toy(*datasets.load("toy", tmp_path / "b"))
+    monkeypatch.setattr(datasets, "verify", lambda *_: pytest.fail("it was read again"))
+    for folder in ("a", "b"):
+        check_toy(*datasets.load("toy", tmp_path / folder))
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff"])
+def test_damaged_notes_on_verified_files_are_written_again(toy, cache, content):
+    datasets.load("toy")
+    (notes,) = (cache / "parsed").glob("*.json")
+    right = notes.read_bytes()
+    notes.write_bytes(content)
+    check_toy(*datasets.load("toy"))
+    assert notes.read_bytes() == right
 
 
 @pytest.mark.parametrize("name", ["toy.bz2", "toy.gz"])
@@ -225,7 +319,7 @@ def test_what_was_parsed_is_used_the_second_time(toy, cache, monkeypatch):
 @pytest.mark.parametrize("how", ["cut", "changed", "text", "empty", "pickled"])
 def test_what_was_parsed_is_built_again_when_it_is_damaged(toy, cache, how):
     datasets.load("toy")
-    (parsed,) = (cache / "parsed").iterdir()
+    (parsed,) = (cache / "parsed").glob("*.npz")
     whole = parsed.read_bytes()
     changed = bytearray(whole)
     changed[whole.index(b"labels.npy") + 140] ^= 255
@@ -235,7 +329,7 @@ def test_what_was_parsed_is_built_again_when_it_is_damaged(toy, cache, how):
         {"cut": whole[:-50], "changed": changed, "text": b"spam", "empty": b"", "pickled": pickled.read_bytes()}[how]
     )
     check_toy(*datasets.load("toy"))
-    assert list((cache / "parsed").iterdir()) == [parsed]
+    assert sorted((cache / "parsed").iterdir()) == [parsed.with_suffix(".json"), parsed]
     assert parsed.stat().st_size == len(whole)
 
 
@@ -254,4 +348,4 @@ def test_the_cache_is_where_the_system_keeps_caches(platform, variable, value, f
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     monkeypatch.setenv(variable, str(tmp_path / value) if value else "")
     assert datasets.cache_folder() == tmp_path / folder
-    assert (tmp_path / folder).is_dir()
+    assert not (tmp_path / folder).exists()  # before there is something to write

@@ -8,21 +8,17 @@ Parsed data are kept in the cache in a form that loads at once.
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
 import hashlib
-import http.client
+import json
 import math
 import os
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,30 +27,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from goldstein.download import ChecksumError, DownloadError, File, Progress, download, verify
 from goldstein.query import Array
+
+__all__ = ["SOURCES", "ChecksumError", "DownloadError", "File", "Source", "cache_folder", "fetch"]
+__all__ += ["load", "load_images", "local_path", "verify"]
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-BLOCK = 1 << 20
-TIMEOUT = 60.0
-
-
-class ChecksumError(ValueError):
-    """A file is not the one it should be."""
-
-
-class DownloadError(ConnectionError):
-    """A file could not be downloaded."""
-
-
-@dataclass(frozen=True)
-class File:
-    """One file: where it is, and the SHA-256 of what it holds once decompressed."""
-
-    name: str
-    url: str
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -109,7 +90,6 @@ SOURCES = {
     )),
 }  # fmt: skip
 
-Progress = Callable[[str, int, int | None], Any]
 PathLike = str | os.PathLike[str]
 
 
@@ -133,8 +113,8 @@ def load(name: str, folder: PathLike | None = None) -> tuple[sparse.csr_array, A
     if source.folder != "libsvm":
         raise ValueError(f"{name} holds images; use load_images.")
 
-    def parse() -> dict[str, npt.NDArray[Any]]:
-        parts = [_svmlight(_content(file, source, folder), source.features) for file in source.files]
+    def parse(contents: list[bytes]) -> dict[str, npt.NDArray[Any]]:
+        parts = [_svmlight(content, source.features) for content in contents]
         both = sparse.vstack([matrix for matrix, _ in parts], format="csr")
         raw = np.concatenate([labels for _, labels in parts])
         signs = np.where(raw == raw.min(), -1.0, 1.0)
@@ -165,31 +145,24 @@ def load_images(
     if split not in ("train", "test"):
         raise ValueError(f"split must be train or test, got {split!r}.")
     images, labels = source.files[:2] if split == "train" else source.files[2:]
-    return _idx_array(_content(images, source, folder), 3), _idx_array(_content(labels, source, folder), 1)
+    return _idx_array(_whole(images, source, folder)[1], 3), _idx_array(_whole(labels, source, folder)[1], 1)
 
 
 def fetch(name: str, folder: PathLike | None = None, progress: Progress | None = None) -> list[Path]:
     """Make sure that the files of a data set are at hand and whole; return their paths."""
     source = _source(name)
-    paths = []
-    for file in source.files:
-        path = _find(file, source, folder, progress)
-        _verify(path, file)
-        paths.append(path)
-    return paths
+    return [_whole(file, source, folder, progress)[0] for file in source.files]
 
 
 def cache_folder() -> Path:
-    """Return the folder of the user's cache, made if need be."""
+    """Return the folder of the user's cache; it is made when something is written."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "goldstein"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return base / "goldstein"
 
 
 def local_path(file: File, source: Source, folder: PathLike | None = None) -> Path | None:
@@ -197,9 +170,9 @@ def local_path(file: File, source: Source, folder: PathLike | None = None) -> Pa
 
     A folder that is named, by the argument or by GOLDSTEIN_DATA, must hold the file, itself or in its subfolder.
     """
-    named = folder if folder is not None else os.environ.get("GOLDSTEIN_DATA") or None
+    named = _named(folder)
     if named is not None:
-        for place in (Path(named), Path(named) / source.folder):
+        for place in (named, named / source.folder):
             if (place / file.name).is_file():
                 return place / file.name
         whose = "" if folder is not None else ", which GOLDSTEIN_DATA names,"
@@ -214,117 +187,85 @@ def _source(name: str) -> Source:
     return SOURCES[name]
 
 
-def _find(file: File, source: Source, folder: PathLike | None, progress: Progress | None = None) -> Path:
+def _named(folder: PathLike | None) -> Path | None:
+    """Return the folder that the argument or GOLDSTEIN_DATA names."""
+    named = folder if folder is not None else os.environ.get("GOLDSTEIN_DATA") or None
+    return None if named is None else Path(named).expanduser()
+
+
+def _whole(file: File, source: Source, folder: PathLike | None, progress: Progress | None = None) -> tuple[Path, bytes]:
+    """Return where a file is and what it holds, verified; the cache gets what it lacks or holds wrong."""
     path = local_path(file, source, folder)
-    if path is None:
-        path = cache_folder() / source.folder / file.name
-        _download(file, path, progress)
-    return path
-
-
-def _content(file: File, source: Source, folder: PathLike | None) -> bytes:
-    """Return a file's content, verified."""
-    return _verify(_find(file, source, folder), file)
-
-
-def _verify(path: Path, file: File) -> bytes:
-    """Return what a file holds, decompressed, or say that it is not the right file."""
-    raw = path.read_bytes()
-    try:
-        content = {".bz2": bz2.decompress, ".gz": gzip.decompress}.get(Path(file.name).suffix, bytes)(raw)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise ChecksumError(f"{path} is damaged ({error}); delete it and fetch it again.") from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != file.sha256:
-        raise ChecksumError(
-            f"{path} is not the file it should be: its content has SHA-256 {found[:12]}…, expected {file.sha256[:12]}…."
-        )
-    return content
-
-
-def _download(file: File, path: Path, progress: Progress | None) -> None:
-    """Download to a `.part` file, going on where a broken download ended; then verify and move into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with _locked(path.parent):
-        if path.is_file():  # by another process, while this one waited
-            return
-        with part.open("ab") as out:
-            for block, total in _blocks(file, out):
-                out.write(block)
-                out.flush()
-                if progress is not None:
-                    progress(file.name, out.tell(), total)
+    if path is not None:
         try:
-            _verify(part, file)
-        except ChecksumError as error:
-            part.unlink()
-            raise ChecksumError(f"{file.url} gave another file than it should, which was not kept: {error}") from error
-        os.replace(part, path)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from downloading into the same folder at the same time, where the system can."""
-    with (folder / ".lock").open("w") as lock:
-        with contextlib.suppress(ImportError):  # Windows has no fcntl
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _blocks(file: File, out: Any) -> Iterator[tuple[bytes, int | None]]:
-    """Yield what `out` still lacks, and how long it will be when it is whole."""
-    have = out.seek(0, os.SEEK_END)
-    headers = {"User-Agent": "goldstein"} | ({"Range": f"bytes={have}-"} if have else {})
-    try:
-        answer = urllib.request.urlopen(urllib.request.Request(file.url, headers=headers), timeout=TIMEOUT)
-        with answer:
-            if have and answer.status != 206:  # the server starts again from the beginning
-                out.truncate(0)
-                have = 0
-            length = answer.headers.get("Content-Length")
-            total = None if length is None else have + int(length)
-            while block := answer.read(BLOCK):
-                have += len(block)
-                yield block, total
-            if total is not None and have < total:
-                raise ConnectionError(f"the connection broke after {have} of {total} bytes")
-    except (OSError, http.client.HTTPException) as error:
-        if isinstance(error, urllib.error.HTTPError) and error.code == 416:  # nothing left to send: it is whole
-            return
-        raise DownloadError(
-            f"{file.name} could not be downloaded from {file.url} ({error}). What came is kept, and the next try goes "
-            "on from there; without a network, put the file into a folder and name it by GOLDSTEIN_DATA or an argument."
-        ) from error
+            return path, verify(path, file)
+        except ChecksumError:
+            if _named(folder) is not None:
+                raise
+    path = cache_folder() / source.folder / file.name
+    return path, download(file, path, progress)
 
 
 def _cached(
-    source: Source, parse: Callable[[], dict[str, npt.NDArray[Any]]], folder: PathLike | None
+    source: Source, parse: Callable[[list[bytes]], dict[str, npt.NDArray[Any]]], folder: PathLike | None
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return parsed arrays from the cache, or parse and keep them there; the key is what the files must hold."""
-    for file in source.files:  # an answer from the cache must not hide that the folder named is wrong
-        local_path(file, source, folder)
+    """Return parsed arrays from the cache, or parse and keep them there; the key is what the files must hold.
+
+    Beside them are the size and the time of each file that was found right; one that has changed is verified again.
+    """
     key = hashlib.sha256("".join(file.sha256 for file in source.files).encode()).hexdigest()[:16]
     path = cache_folder() / "parsed" / f"{source.files[0].name}-{key}.npz"
-    if path.is_file():
-        try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as saved:
-                return {name: saved[name] for name in saved.files}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
-            path.unlink(missing_ok=True)
-    arrays = parse()
-    path.parent.mkdir(exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            np.savez(out, allow_pickle=False, **arrays)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    stamps = path.with_suffix(".json")
+    arrays, right, now = _parsed(path), _stored(stamps), _stamps(source, folder)
+    if arrays is not None and now.items() <= right.items():
+        return arrays
+    if arrays is None:
+        arrays = parse([_whole(file, source, folder)[1] for file in source.files])
+        _keep(path, lambda out: np.savez(out, allow_pickle=False, **arrays))
+    else:
+        for file in source.files:
+            if local_path(file, source, folder) is not None:
+                _whole(file, source, folder)
+    right |= _stamps(source, folder) | now  # as it was before it was read, if it was there
+    _keep(stamps, lambda out: out.write(json.dumps(right).encode()))
     return arrays
+
+
+def _stamps(source: Source, folder: PathLike | None) -> dict[str, list[int]]:
+    """Return size and time of change of the files that are here, by their paths."""
+    paths = [path for file in source.files if (path := local_path(file, source, folder)) is not None]
+    return {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
+
+
+def _stored(path: Path) -> dict[str, list[int]]:
+    """Return the stamps that were kept; none if they are damaged."""
+    try:
+        stamps = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return stamps if isinstance(stamps, dict) else {}
+
+
+def _parsed(path: Path) -> dict[str, npt.NDArray[Any]] | None:
+    """Return the arrays that were kept; None if there are none, or if they are damaged."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as saved:
+            return {name: saved[name] for name in saved.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        return None
+
+
+def _keep(path: Path, write: Callable[[Any], Any]) -> None:
+    """Write a file of the cache in one go; a cache that cannot be written to is done without."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                write(out)
+            os.replace(name, path)
+        finally:
+            Path(name).unlink(missing_ok=True)
 
 
 def _svmlight(text: bytes, features: int) -> tuple[sparse.csr_array, Array]:
