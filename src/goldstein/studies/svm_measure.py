@@ -89,8 +89,9 @@ def variance(
     From each point at least `least` whole epochs are run, about `steps` steps in all. `error` is the mean over their
     steps of ‖v_t − ∇f_δ(x_t)‖², `last` the mean over their last steps; `plain` is E‖g(x; S) − ∇f_δ(x)‖² for a plain
     batch S that costs what a step of GFM+ costs on average, `pair` the same for one pair; `signal` is ‖∇f_δ(x)‖². What
-    moves x is the sum of the v_t, whose errors add up within an epoch: `epoch` is E‖mean over the epoch of v_t − ∇f_δ(x_t)‖²;
-    for plain batches it is `plain`/m. `error_stderr` and `epoch_stderr` are standard errors over epochs.
+    moves x is the sum of the v_t, whose errors add up within an epoch: `epoch` is E‖mean over the epoch of
+    v_t − ∇f_δ(x_t)‖²; for plain batches it is `plain`/m. `error_stderr` and `epoch_stderr` are
+    standard errors over epochs.
     """
     m, b = method.epoch_length, method.batch_size
     cost = ((method.large_batch_size or m * b) + 2 * b * (m - 1)) / m  # pairs a step
