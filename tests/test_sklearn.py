@@ -14,13 +14,14 @@ pytest.importorskip("sklearn")
 
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import goldstein as gs
 from goldstein.problems import capped_l1_svm, svm
-from goldstein.sklearn import CappedL1SVC
+from goldstein.sklearn import CappedL1SVC, _copies
 
 WAIVED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
 CHECKS = """
@@ -181,13 +182,130 @@ def test_weights_move_the_fit_as_repeated_rows_do():
         assert model.coef_[0, 0] == pytest.approx(repeated.coef_[0, 0], abs=0.05)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tail", [0.6, 1.0])
+def test_a_few_heavy_rows_do_not_spoil_the_fit(cancer, tail, seed):
+    X, y = cancer
+    weights = np.random.default_rng(0).pareto(tail, len(y)) + 1e-9
+    full = capped_l1_svm(X, np.where(y == 1, 1.0, -1.0), weights=weights / weights.mean())
+    model = CappedL1SVC(random_state=seed).fit(X, y, weights)
+    assert full.value(np.append(model.coef_, model.intercept_)) < 0.1
+    assert model.score(X, y, weights) > 0.98
+    assert model.n_evals_ <= 1000 * 32
+
+
+@pytest.mark.parametrize("tail", [0.3, 1.0, 3.0])
+def test_rows_split_by_weight_have_the_weighted_loss_and_no_row_counts_much_more_than_another(cancer, tail):
+    X, y = cancer
+    rng = np.random.default_rng(1)
+    weights = rng.pareto(tail, len(y)) * (rng.random(len(y)) < 0.8)
+    rows, shared = _copies(weights)
+    assert len(rows) < 2 * np.count_nonzero(weights)
+    assert shared.mean() == pytest.approx(1, rel=1e-12)
+    assert shared.max() <= 3
+    np.testing.assert_allclose(np.bincount(rows, shared, len(y)) / len(rows), weights / weights.sum(), rtol=1e-9)
+    whole = quick(regularisation=0.01).fit(X, y, weights)
+    point, used = np.append(whole.coef_, whole.intercept_), weights > 0
+    even = weights[used] / weights[used].mean()
+    split = capped_l1_svm(X[rows], np.where(y[rows] == 1, 1.0, -1.0), 0.01, weights=shared)
+    plain = capped_l1_svm(X[used], np.where(y[used] == 1, 1.0, -1.0), 0.01, weights=even)
+    assert split.value(point) == pytest.approx(plain.value(point), rel=1e-9)
+
+
+@pytest.mark.parametrize("weight", [0.1, 1.0, 3.0])
+def test_even_weights_split_nothing(weight):
+    rows, shared = _copies(np.full(1001, weight))
+    assert rows.tolist() == list(range(1001))
+    np.testing.assert_allclose(shared, 1, rtol=1e-12)
+
+
+def test_without_a_regularisation_given_copies_of_rows_do_not_change_it(cancer, monkeypatch):
+    X, y = cancer
+    given = []
+
+    def spy(*args, **kwargs):
+        given.append(args[2])
+        return capped_l1_svm(*args, **kwargs)
+
+    monkeypatch.setattr("goldstein.sklearn.capped_l1_svm", spy)
+    quick(max_evals=100).fit(X, y, np.arange(len(y), dtype=float) ** 4)
+    assert given == [1e-5 / (len(y) - 1)]
+
+
+def test_a_run_that_finds_nothing_says_so():
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match=r"no weights better than zero: scale the features") as caught:
+        models = [CappedL1SVC(random_state=seed).fit(X, y) for seed in range(3)]
+    assert len(caught) == sum(not model.coef_.any() for model in models) > 0
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_diverges_says_so_and_leaves_the_weights_as_they_were(cancer):
+    X, y = cancer
+    model = quick().partial_fit(X[:100], y[:100], [0, 1])
+    before = model.coef_.tolist(), model.intercept_.tolist()
+    model.set_params(method=gs.GFM(0.001, 1e308), max_evals=200)
+    with pytest.warns(ConvergenceWarning, match="diverged, so that the weights stay as they were"):
+        model.partial_fit(X, 1 - y)
+    assert (model.coef_.tolist(), model.intercept_.tolist()) == before
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+def test_a_run_that_finds_something_does_not_warn(cancer):
+    model = quick().fit(*cancer)
+    model.partial_fit(*cancer)
+
+
+def failures(X, y):
+    """Calls that fail, at one stage or another."""
+    return {
+        "one class": lambda model: model.fit(X, np.ones(len(y))),
+        "another width": lambda model: model.fit(X[:, :3], y, np.zeros(len(y))),
+        "no weight": lambda model: model.partial_fit(X, y, [0, 1], np.zeros(len(y))),
+        "strange label": lambda model: model.partial_fit(X, y + 1, [0, 1]),
+        "no method": lambda model: model.set_params(method="adam").partial_fit(X, y, [0, 1]),
+        "no budget": lambda model: model.set_params(max_evals=0).partial_fit(X, y, [0, 1]),
+    }
+
+
+@pytest.mark.parametrize("how", failures(np.zeros((1, 1)), np.zeros(1)))
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_call_that_fails_leaves_the_estimator_as_it_was(cancer, how, fitted):
+    X, y = cancer
+    model, twin = ((quick().fit(X, y) if fitted else quick()) for _ in range(2))
+    with pytest.raises(ValueError, match=r"\w"):
+        failures(X, y)[how](model)
+    model.set_params(**twin.get_params())
+    assert vars(model).keys() == vars(twin).keys()
+    if fitted:
+        assert (model.predict(X) == twin.predict(X)).all()
+    else:
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+    assert (model.partial_fit(X, y, [0, 1]).coef_ == twin.partial_fit(X, y, [0, 1]).coef_).all()
+
+
+def test_batches_count_by_their_weight():
+    X, y = np.tile([[1.0], [-1.0]], (50, 1)), np.tile([1, 0], 50)
+    signs = {}
+    for weight in (0.001, 1000.0):
+        model = quick(fit_intercept=False).partial_fit(X, y, [0, 1], np.ones(100))
+        first = model.coef_[0, 0]
+        model.partial_fit(X, 1 - y, sample_weight=np.full(100, weight))  # the opposite
+        assert model.weight_seen_ == pytest.approx(100 * (1 + weight))
+        signs[weight] = np.sign(model.coef_[0, 0])
+    assert first > 0
+    assert signs == {0.001: 1, 1000.0: -1}
+
+
 def test_batches_together_learn_what_the_whole_does(cancer):
     X, y = cancer
     order = np.random.default_rng(0).permutation(len(y))
     model = quick(max_evals=5_000)
     for batch in np.array_split(order, 6):
         model.partial_fit(X[batch], y[batch], classes=[0, 1])
-    assert model.n_seen_ == len(y)
+    assert model.weight_seen_ == len(y)
     assert model.score(X, y) > 0.94
     first = quick().partial_fit(X, y, classes=[0, 1])
     assert (first.coef_ == quick().fit(X, y).coef_).all()
@@ -214,6 +332,7 @@ def test_fit_forgets_what_was_learnt_before(cancer, iris):
     assert (model.fit(*cancer).coef_ == quick().fit(*cancer).coef_).all()
 
 
+@pytest.mark.filterwarnings("ignore:The run found no weights better than zero")  # the largest regularisation
 def test_it_works_in_pipelines_and_grid_search():
     X, y = load_breast_cancer(return_X_y=True)
     model = make_pipeline(StandardScaler(), CappedL1SVC(max_evals=5_000, random_state=0))

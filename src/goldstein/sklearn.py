@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
@@ -60,18 +63,25 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Iterations of the longest run of the last call.
     n_evals_ : int
         Values of the loss of one row that the last call asked for.
+    weight_seen_ : float
+        Total weight of the rows learnt from; their number, without weights.
     n_features_in_ : int
         Number of features.
 
     Notes
     -----
-    Sample weights c_i, scaled to mean 1, multiply the hinge; rows of weight 0 are left out. Rows are still drawn
-    evenly, so that one seed sees the same rows whatever the weights, and the loop stays in machine code. With numba
-    the loop is compiled; without, the same steps are made more slowly.
+    Features should have similar scales (`StandardScaler`): a search without gradients goes in all directions alike.
+    A `ConvergenceWarning` says when it has found nothing better than zero weights, or has diverged.
+
+    Sample weights c_i, scaled to mean 1, multiply the hinge. A heavy row is split into copies that share its weight, so
+    that it is drawn more often instead of counting more at once; the loss is the same. Rows of weight 0 are left out.
+    With numba the loop is compiled; without, the same steps are made more slowly.
 
     `partial_fit` minimises the loss of the rows it is given, from the present weights, and then moves the weights
-    towards that answer by the share of these rows in all rows seen: the weights are the mean of the answers of all
-    batches, and a late batch does not wipe out the early ones.
+    towards that answer by the share of these rows in the weight of all rows seen: the weights are the mean of the
+    answers of all batches, and a late batch does not wipe out the early ones.
+
+    A call that fails leaves the estimator as it was.
 
     Examples
     --------
@@ -119,12 +129,10 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         CappedL1SVC
             The estimator itself.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_ = np.unique(y)
-        self._rng = check_random_state(self.random_state)
-        self.n_seen_ = 0
-        return self._learn(X, np.asarray(y), sample_weight)
+        with self._unless_it_fails():
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+            check_classification_targets(y)
+            return self._begin(np.unique(y))._learn(X, np.asarray(y), sample_weight)
 
     def partial_fit(
         self,
@@ -152,18 +160,18 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         first = not hasattr(self, "classes_")
         if first and classes is None:
             raise ValueError("The first call of partial_fit needs classes, all labels that will ever come.")
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=first)
-        check_classification_targets(y)
-        known = np.unique(np.asarray(classes)) if classes is not None else self.classes_
-        if not first and not np.array_equal(known, self.classes_):
-            raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {known.tolist()}.")
-        strange = np.setdiff1d(y, known)
-        if strange.size:
-            raise ValueError(f"y holds {strange.tolist()}, which are not among the classes {known.tolist()}.")
-        if first:
-            self.classes_, self.n_seen_ = known, 0
-            self._rng = check_random_state(self.random_state)
-        return self._learn(X, np.asarray(y), sample_weight)
+        with self._unless_it_fails():
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=first)
+            check_classification_targets(y)
+            known = np.unique(np.asarray(classes)) if classes is not None else self.classes_
+            if not first and not np.array_equal(known, self.classes_):
+                raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {known.tolist()}.")
+            strange = np.setdiff1d(y, known)
+            if strange.size:
+                raise ValueError(f"y holds {strange.tolist()}, which are not among the classes {known.tolist()}.")
+            if first:
+                self._begin(known)
+            return self._learn(X, np.asarray(y), sample_weight)
 
     def decision_function(self, X: Any) -> Array:
         """Return a_i·x + intercept for each row: shape (n,) for two classes, else (n, k)."""
@@ -183,45 +191,89 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
+    @contextmanager
+    def _unless_it_fails(self) -> Iterator[None]:
+        """Leave every attribute, and the random numbers to come, as they were when a call fails."""
+        before, rng = vars(self).copy(), getattr(self, "_rng", None)
+        state = None if rng is None else rng.get_state()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            if rng is not None:
+                rng.set_state(state)
+            raise
+
+    def _begin(self, classes: npt.NDArray[Any]) -> CappedL1SVC:
+        """Forget everything; the weights are zero."""
+        if len(classes) < 2:
+            raise ValueError(f"CappedL1SVC needs at least 2 classes, got one class only: {classes[0]!r}.")
+        rows = 1 if len(classes) == 2 else len(classes)
+        self.classes_, self.weight_seen_ = classes, 0.0
+        self.coef_, self.intercept_ = np.zeros((rows, self.n_features_in_)), np.zeros(rows)
+        self._rng = check_random_state(self.random_state)
+        return self
+
     def _learn(self, X: Any, y: npt.NDArray[Any], sample_weight: npt.ArrayLike | None) -> CappedL1SVC:
         """Minimise the loss of the rows given, from the present weights; then average with what was learnt before."""
-        if len(self.classes_) < 2:
-            raise ValueError(f"CappedL1SVC needs at least 2 classes, got one class only: {self.classes_[0]!r}.")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        used = np.flatnonzero(weights > 0)
-        if not used.size:
+        n, total = int(np.count_nonzero(weights)), float(weights.sum())
+        if not n:
             raise ValueError("sample_weight is 0 for every row, so that there is nothing to learn from.")
-        X, y, weights = X[used], y[used], weights[used] / weights[used].mean()
-        if self.n_seen_ == 0:
-            rows = 1 if len(self.classes_) == 2 else len(self.classes_)
-            self.coef_, self.intercept_ = np.zeros((rows, X.shape[1])), np.zeros(rows)
-        self.n_seen_ += used.size
-        share, runs = used.size / self.n_seen_, []
-        for row, positive in enumerate(self.classes_[-len(self.coef_) :]):
+        rows, weights = _copies(weights)
+        X, y = X[rows], y[rows]
+        share = total / (self.weight_seen_ + total)
+        coef, intercept, runs = self.coef_.copy(), self.intercept_.copy(), []
+        for k, positive in enumerate(self.classes_[-len(coef) :]):
             svm = capped_l1_svm(
                 X,
                 np.where(y == positive, 1.0, -1.0),
-                self.regularisation,
+                1e-5 / n if self.regularisation is None else self.regularisation,
                 self.cap,
                 bias=self.fit_intercept,
                 weights=weights,
             )
-            start = np.append(self.coef_[row], self.intercept_[row] if self.fit_intercept else [])
-            run = self._run(svm, start)
-            mean = start + share * (run.x - start)
-            self.coef_[row] = mean[: X.shape[1]]
-            self.intercept_[row] = mean[-1] if self.fit_intercept else 0.0
+            start = np.append(coef[k], intercept[k] if self.fit_intercept else [])
+            run = self._run(svm, start, n)
+            mean = start + share * (_answer(run, start) - start)
+            coef[k] = mean[: X.shape[1]]
+            intercept[k] = mean[-1] if self.fit_intercept else 0.0
             runs.append(run)
+        self.coef_, self.intercept_ = coef, intercept
+        self.weight_seen_ += total
         self.history_ = [run.history for run in runs]
         self.n_iter_ = max(run.nit for run in runs)
         self.n_evals_ = sum(run.nfev for run in runs)
         return self
 
-    def _run(self, svm: SVM, start: Array) -> Result:
+    def _run(self, svm: SVM, start: Array, n: int) -> Result:
         method = resolve(self.method, self.options)
-        budget = max(20 * len(svm.labels), 1000 * (svm.dim + 1)) if self.max_evals is None else self.max_evals
+        budget = max(20 * n, 1000 * (svm.dim + 1)) if self.max_evals is None else self.max_evals
         seed = int(self._rng.randint(np.iinfo(np.int32).max))
         return minimize(_oracle(svm, method), start, method, max_evals=budget, rng=seed)
+
+
+def _copies(weights: Array) -> tuple[npt.NDArray[np.intp], Array]:
+    """Return which rows to draw from evenly, and what each counts, with mean 1.
+
+    A row of c times the mean weight is there about c times, at least once, and its copies share its weight: at most
+    twice as many rows as before, none of them of more than three times the mean weight.
+    """
+    used = np.flatnonzero(weights)
+    times = np.maximum(1, np.rint(weights[used] / weights[used].mean())).astype(np.intp)
+    shared = np.repeat(weights[used] / times, times)
+    return np.repeat(used, times), shared / shared.mean()
+
+
+def _answer(run: Result, start: Array) -> Array:
+    """Return the weights that a run has found, those of the start if it diverged; warn if either is of no use."""
+    finite = bool(np.isfinite(run.x).all())
+    if not finite or not run.x.any():
+        what = "found no weights better than zero" if finite else "diverged, so that the weights stay as they were"
+        advice = "scale the features (StandardScaler), raise max_evals, or lower the regularisation or the step size"
+        warnings.warn(f"The run {what}: {advice}.", ConvergenceWarning, stacklevel=4)
+    return run.x if finite else start
 
 
 def _oracle(svm: SVM, method: Method) -> FiniteSum:
