@@ -271,9 +271,9 @@ class Nosy(Criterion):
     def screen(self, fun, lowest, noisy):
         return True
 
-    def confirm(self, x, sample, noisy, rng):
+    def confirm(self, x, oracle, rng):
         self.asked += self.k
-        yield gs.Query(np.tile(x, (self.k, 1)), None if sample is None else sample(rng, self.k))
+        yield gs.Query(np.tile(x, (self.k, 1)), None if oracle.sample is None else oracle.sample(rng, self.k))
         return False
 
 

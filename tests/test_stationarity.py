@@ -438,15 +438,16 @@ def test_bad_arguments_are_answered_with_one_sentence_before_any_evaluation(call
     assert "\n" not in message
 
 
-def play(criterion, fun, x, seed, sample=None):
+def play(criterion, fun, x, seed):
     """Answer a criterion's check; return its verdict and the queries it asked."""
-    check, queries, answer = criterion.confirm(np.asarray(x), sample, False, np.random.default_rng(seed)), [], None
+    oracle, rng = gs.Deterministic(fun, vectorized=True), np.random.default_rng(seed)
+    check, queries, answer = criterion.confirm(np.asarray(x), oracle, rng), [], None
     while True:
         try:
             queries.append(check.send(answer))
         except StopIteration as done:
             return done.value, queries
-        answer = fun(queries[-1].points)
+        answer = oracle.evaluate(queries[-1])
 
 
 def test_criterion_checks_twice_on_fresh_samples_and_gives_up_early():

@@ -55,11 +55,6 @@ class Closing:
     stationarity: tuple[float, float] | None = None
 
     @property
-    def noisy(self) -> bool:
-        """Whether F is random."""
-        return self.oracle.stochastic or not self.oracle.replayable
-
-    @property
     def certifying(self) -> int:
         """Evaluations set aside to tell how stationary the answer is."""
         if self.stationarity is None:
@@ -71,12 +66,12 @@ class Closing:
         """Evaluations that a run must leave; without a budget there is nothing to leave."""
         if self.max_evals is None:
             return 0
-        tries = 0 if self.noisy or self.max_evals < 100 else SECOND_TRIES
+        tries = 0 if self.oracle.noisy or self.max_evals < 100 else SECOND_TRIES
         return self.size(self.max_evals) * self.candidates + tries + self.certifying
 
     def size(self, budget: int) -> int:
         """Return how many values estimate f at one candidate, in a run of so many evaluations."""
-        if not self.noisy:
+        if not self.oracle.noisy:
             return 1
         share, n = max(2, budget // SHARE, min(budget // 10, 50)), self.oracle.n
         return n if n is not None and n <= share else min(share, MOST)
@@ -86,7 +81,8 @@ class Closing:
     ) -> Generator[Query, Array, Answer]:
         """Yield queries and return the answer among `points`: name -> point, the start last if there are several.
 
-        `nfev` evaluations were made, and `left()` is what may still be asked for, or None.
+        `nfev` evaluations were made, and `left()` is what may still be asked for, or None. All of it is in the user's
+        coordinates.
         """
         size, room = self.size(nfev if self.max_evals is None else self.max_evals), left()
         if room is not None:
@@ -97,7 +93,7 @@ class Closing:
         judged = {}
         for name, x in points.items():
             judged[name] = yield from self._values(x, xi, size, left)
-        exact = not self.noisy or size == self.oracle.n
+        exact = not self.oracle.noisy or size == self.oracle.n
         chosen = choose(judged, exact=exact)
         fun, stderr = mean_and_error(judged[chosen], exact=exact)
         certificate = yield from self._certify(points[chosen], left, rng)
@@ -106,13 +102,13 @@ class Closing:
     def _values(self, x: Array, xi: Any, size: int, left: Callable[[], int | None]) -> Generator[Query, Array, Array]:
         """Evaluate a candidate; a deterministic f that fails is asked again a few times, as far as the budget goes."""
         parts, rows = [np.empty(0)], max(1, ROWS_AT_ONCE // x.size)
-        for start in [*range(0, size, rows)] * (1 if self.noisy else 1 + SECOND_TRIES):
+        for start in [*range(0, size, rows)] * (1 if self.oracle.noisy else 1 + SECOND_TRIES):
             k, room = min(rows, size - start), left()
             if room is not None and room < k:
                 break
             values = yield Query(np.broadcast_to(x, (k, x.size)), None if xi is None else xi[start : start + k])
             parts.append(values)
-            if not self.noisy and np.isfinite(values).all():
+            if not self.oracle.noisy and np.isfinite(values).all():
                 return values
         return np.concatenate(parts)
 

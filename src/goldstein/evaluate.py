@@ -97,11 +97,12 @@ class Evaluator:
 
     def __call__(self, query: Query) -> Array:
         """Answer a query; row order is kept. In the coordinates x / x_scale a gradient is x_scale times the user's."""
-        answer = self._answer(query)
-        return answer * self.x_scale if query.order == 1 and self.x_scale is not None else answer
+        if self.x_scale is None or query.outside:
+            return self._answer(query, query.points)
+        answer = self._answer(query, query.points * self.x_scale)
+        return answer * self.x_scale if query.order == 1 else answer
 
-    def _answer(self, query: Query) -> Array:
-        points = query.points if self.x_scale is None else query.points * self.x_scale
+    def _answer(self, query: Query, points: Array) -> Array:
         bare = Query(points, query.samples, query.order)
         if self._map is None or len(query) < 2:
             return self.oracle.evaluate(bare, self.catch)

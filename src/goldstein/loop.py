@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import warnings
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -23,10 +23,11 @@ from goldstein.history import History, Recorder
 from goldstein.methods.base import Context, Method, Run
 from goldstein.oracle import Oracle
 from goldstein.output import TRACKERS, Tracker
-from goldstein.projection import Projection
+from goldstein.projection import Projection, described
 from goldstein.query import Array, Query
 from goldstein.result import REASONS, Result, Status
-from goldstein.state import pack
+from goldstein.state import apart, generator
+from goldstein.stationarity.arguments import lost, room
 from goldstein.stop import Criterion
 
 T = TypeVar("T")
@@ -76,10 +77,10 @@ class Session:
         self.max_evals, self.max_iter = max_evals, max_iter
         self.stop, self.callback, self.monitor, self.checkpoint = tuple(stop), callback, monitor, checkpoint
         self.x_scale, self.notes, self.kernel = x_scale, list(notes), kernel
-        self.noisy = oracle.stochastic or not oracle.replayable
+        self.noisy = oracle.noisy
         self.counters = Counters(nfev=spent[0], nfev_diagnostic=spent[0], nfail=spent[1])  # before the run began
         saved = None if checkpoint is None else checkpoint.load()
-        self.aux = _apart(rng) if saved is None else _generator(saved["aux at the start"])
+        self.aux = apart(rng) if saved is None else generator(saved["aux at the start"])
         self._aux_at_start = self.aux.bit_generator.state
         self.choose = output is None and method.output == "choice"
         rule = "last" if self.choose else output or method.output
@@ -124,8 +125,7 @@ class Session:
         run = self.run
         reached = self.method.finished(run.state)
         if reached is not None:
-            self.notes.insert(0, reached)
-            return Status.CRITERION
+            return self._finish(reached)
         if self.stop_at is not None and run.nit >= self.stop_at:
             return Status.MAX_ITER
         limit = self._left(self.reserve)
@@ -155,6 +155,15 @@ class Session:
         self._consistent = True
         return Status.FAILING if self.counters.failing else None
 
+    def _finish(self, reached: str) -> Status:
+        """Believe a method that has reached what it aims at, unless its points may have met kinks by rounding."""
+        delta, x, nit = self.method.margin(), self.run.x, self.run.nit
+        if self.x_scale is not None:
+            reached += " That is in the coordinates x / x_scale."
+        shown = not delta or room(x, delta, self.oracle.roundoff) >= nit
+        self.notes.insert(0, reached if shown else f"Nothing is shown, though the method is done: {lost(x, delta)}")
+        return Status.CRITERION if shown else Status.FINISHED
+
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:
         """Do a chunk of iterations in machine code, up to the next record at most; False when not even one fits."""
         run, until = self.run, self.recorder.due - self.counters.nfev
@@ -172,7 +181,7 @@ class Session:
         self._complain()
         for criterion in self.stop:
             if criterion.screen(fun, lowest, self.noisy):
-                check = criterion.confirm(self._answer(), self.oracle.sample, self.noisy, self.aux)
+                check = criterion.confirm(self._outside(self._answer()), self.oracle, self.aux)
                 if (yield from self._counted(check, self.reserve)):
                     self.notes.insert(0, criterion.message)
                     return Status.CRITERION  # saved as before the check, so that a second start finds it met again
@@ -199,7 +208,10 @@ class Session:
         )
 
     def _counted(self, asking: Generator[Query, Array, T], reserve: int | None = None) -> Generator[Query, Array, T]:
-        """Pass on queries that do not move x and count them; with a `reserve`, end (in None) rather than touch it."""
+        """Pass on queries that do not move x, all of them in the user's coordinates, and count them.
+
+        With a `reserve`, end (in None) rather than touch it.
+        """
         try:
             query = next(asking)
             while True:
@@ -207,7 +219,7 @@ class Session:
                 if left is not None and len(query) > left:
                     asking.close()
                     return None  # type: ignore[return-value]
-                values = yield query
+                values = yield replace(query, outside=True)
                 self.counters.see(values, query, diagnostic=True)
                 query = asking.send(values)
         except StopIteration as done:
@@ -219,12 +231,13 @@ class Session:
         if self.recorder.columns["nit"][-1] < self.run.nit or self.recorder.columns["nfev"][-1] < self.counters.nfev:
             self._note()
         points = {"": self._answer()} if status is Status.CRITERION or not self.choose else self._candidates()
+        points = {name: self._outside(x) for name, x in points.items()}
         closing = self.closing.run(points, self.counters.nfev, lambda: self._left(0), self.aux)
         answer = yield from self._counted(closing)
         if len(points) > 1:
             self.notes.append(f"The answer is the {answer.name}, by {answer.samples} fresh values of each candidate.")
         result = self.result(status)
-        result.x, result.fun, result.fun_stderr = self._outside(answer.x), answer.fun, answer.stderr
+        result.x, result.fun, result.fun_stderr = answer.x, answer.fun, answer.stderr
         result.success = result.success and bool(np.isfinite(answer.fun))
         if answer.certificate is not None:
             result.stationarity = answer.certificate
@@ -317,7 +330,7 @@ class Session:
             "x0": hashlib.sha256(x0.tobytes()).hexdigest(),
             "x_scale": None if self.x_scale is None else self.x_scale.tolist(),
             "output": output,
-            "bounds": _described(projection),
+            "bounds": described(projection),
             "limits": list(horizon),
         }
 
@@ -345,8 +358,8 @@ class Session:
                     f"{saved['fingerprint'][key]!r:.200}, now it is {now!r:.200}."
                 )
         self.run.context.nfev = saved["nfev"]
-        self.run.context.rng = _generator(saved["rng"])
-        self.aux = _generator(saved["aux"])
+        self.run.context.rng = generator(saved["rng"])
+        self.aux = generator(saved["aux"])
         self.counters, self.tracker, self.recorder = saved["counters"], saved["tracker"], saved["recorder"]
 
 
@@ -383,27 +396,3 @@ def drive(session: Session, evaluate: Callable[[Query], Array]) -> Result:
             "by the function), `.result` the run so far."
         )
         raise
-
-
-def _described(projection: Projection | None) -> Any:
-    """Return a set in plain data, as far as it has any: its name and its numbers."""
-    if projection is None:
-        return None
-    numbers = {name: getattr(projection, name, None) for name in ("lower", "upper", "center", "radius", "total")}
-    plain = {name: np.asarray(value).tolist() for name, value in numbers.items() if value is not None}
-    return {"kind": type(projection).__name__, **plain}
-
-
-def _apart(rng: np.random.Generator) -> np.random.Generator:
-    """Return a generator for what must not change the trajectory, fixed by the state of `rng` but not drawn from it."""
-    arrays: dict[str, Any] = {}
-    digest = hashlib.sha256(json.dumps(pack(rng.bit_generator.state, arrays)).encode())
-    for name in sorted(arrays):
-        digest.update(arrays[name].tobytes())
-    return np.random.default_rng(int.from_bytes(digest.digest()))
-
-
-def _generator(state: dict[str, Any]) -> np.random.Generator:
-    bits = getattr(np.random, state["bit_generator"])()
-    bits.state = state
-    return np.random.Generator(bits)

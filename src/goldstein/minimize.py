@@ -160,8 +160,11 @@ def minimize(
         warnings.warn(caution, RuntimeWarning, stacklevel=2)
     if allowed is not None:
         allowed = allowed if scale is None else allowed.scaled(scale)
-        if not allowed.holds(chosen.margin()):
-            notes.append(f"Queries may leave the allowed set by delta = {chosen.margin():.3g}.")
+        margin, checks = chosen.margin(), [criterion.reach for criterion in criteria]
+        reach = max([0.0 if stationarity is None else stationarity[0], *checks])  # of diagnostic queries, not scaled
+        held = allowed.holds(margin)
+        if not held or reach > margin * (1.0 if scale is None else float(scale.min())):
+            notes.append(f"Queries may leave the allowed set by delta = {max(reach, 0.0 if held else margin):.3g}.")
 
     session = Session(
         chosen,

@@ -63,6 +63,11 @@ class Oracle:
         return self.grad is not None
 
     @property
+    def noisy(self) -> bool:
+        """Whether an answer may differ from f itself."""
+        return self.stochastic or not self.replayable
+
+    @property
     def sample(self) -> Sampler | None:
         """Draw k samples: `sample(rng, k)`; None when there is no ξ to choose."""
         return None

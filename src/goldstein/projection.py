@@ -189,3 +189,12 @@ def _box(bounds: Any, d: int) -> Box:
     if np.shape(box.lower) not in ((), (1,), (d,)):
         raise ValueError(f"bounds have {np.size(box.lower)} entries for {d} coordinates.")
     return box
+
+
+def described(projection: Projection | None) -> Any:
+    """Return a set in plain data, as far as it has any: its name and its numbers."""
+    if projection is None:
+        return None
+    numbers = {name: getattr(projection, name, None) for name in ("lower", "upper", "center", "radius", "total")}
+    plain = {name: np.asarray(value).tolist() for name, value in numbers.items() if value is not None}
+    return {"kind": type(projection).__name__, **plain}

@@ -31,6 +31,8 @@ class Query:
         The batch is smaller than the method wanted, because the budget ends here.
     memory : object
         What the method needs to read the answer (its directions, say). Not for the evaluator.
+    outside : bool
+        Points and answer are in the user's coordinates, not in those of the run, which are x / x_scale.
     """
 
     points: Array
@@ -38,6 +40,7 @@ class Query:
     order: int = 0
     cut: bool = False
     memory: Any = None
+    outside: bool = False
 
     def __len__(self) -> int:
         return len(self.points)

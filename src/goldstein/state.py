@@ -6,6 +6,8 @@ needs: `pack` splits a state into JSON-ready structure and arrays, `unpack` puts
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import fields
 from typing import Any, ClassVar
 
@@ -56,3 +58,19 @@ def unpack(packed: Any, arrays: dict[str, Array]) -> Any:
     if "dict" in packed:
         return {key: unpack(item, arrays) for key, item in packed["dict"].items()}
     return [unpack(item, arrays) for item in packed["list"]]
+
+
+def apart(rng: np.random.Generator) -> np.random.Generator:
+    """Return a generator for what must not change the trajectory, fixed by the state of `rng` but not drawn from it."""
+    arrays: dict[str, Any] = {}
+    digest = hashlib.sha256(json.dumps(pack(rng.bit_generator.state, arrays)).encode())
+    for name in sorted(arrays):
+        digest.update(arrays[name].tobytes())
+    return np.random.default_rng(int.from_bytes(digest.digest()))
+
+
+def generator(state: dict[str, Any]) -> np.random.Generator:
+    """Return a generator in a given state."""
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    return np.random.Generator(bits)

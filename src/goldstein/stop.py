@@ -12,13 +12,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goldstein.query import Array, Query, Sampler
+from goldstein.oracle import Oracle
+from goldstein.query import Array, Query
 
 
 class Criterion(ABC):
-    """Base of the stopping criteria."""
+    """Base of the stopping criteria.
+
+    Attributes
+    ----------
+    message : str
+        What is said on success.
+    reach : float
+        How far from x the queries of `confirm` may lie.
+    """
 
     message: str
+    reach: float = 0.0
 
     @abstractmethod
     def screen(self, fun: float, lowest: float, noisy: bool) -> bool:
@@ -28,10 +38,11 @@ class Criterion(ABC):
         """
 
     @abstractmethod
-    def confirm(
-        self, x: Array, sample: Sampler | None, noisy: bool, rng: np.random.Generator
-    ) -> Generator[Query, Array, bool]:
-        """Yield queries, receive their values, and return whether the criterion is met at x."""
+    def confirm(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Generator[Query, Array, bool]:
+        """Yield queries, receive their values, and return whether the criterion is met at x.
+
+        All of it in the user's coordinates. The oracle tells what can be asked, but is not to be asked itself.
+        """
 
 
 @dataclass(frozen=True)
@@ -61,11 +72,9 @@ class Target(Criterion):
     def screen(self, fun: float, lowest: float, noisy: bool) -> bool:
         return (fun if noisy else lowest) <= self.fun
 
-    def confirm(
-        self, x: Array, sample: Sampler | None, noisy: bool, rng: np.random.Generator
-    ) -> Generator[Query, Array, bool]:
-        k = self.samples if noisy else 1
-        values = yield Query(np.broadcast_to(x, (k, x.size)), None if sample is None else sample(rng, k))
+    def confirm(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Generator[Query, Array, bool]:
+        k = self.samples if oracle.noisy else 1
+        values = yield Query(np.broadcast_to(x, (k, x.size)), None if oracle.sample is None else oracle.sample(rng, k))
         finite = values[np.isfinite(values)]
         return finite.size > 0 and float(finite.mean()) <= self.fun
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from goldstein.oracle import Oracle
 from goldstein.query import Array
 
-RESOLUTION = 2.0**-40  # δ as a share of ‖x‖ below which rounding of x + δu matters
+RESOLUTION = 2.0**13  # rounding errors of x that δ must hold, for every random point
 
 
 def as_oracle(oracle: Any) -> Oracle:
@@ -20,8 +20,18 @@ def as_oracle(oracle: Any) -> Oracle:
     return oracle
 
 
-def as_centre(x: npt.ArrayLike, delta: float) -> Array:
-    """Return x as a finite vector whose ball of radius delta floating point can resolve, or say what was wrong."""
+def room(x: Array, delta: float, roundoff: float = 2.0**-53) -> float:
+    """Return for how many random points the ball of radius delta has room; below 1 it is lost in the rounding of x.
+
+    Kinks have probability 0 among the reals but not among floats, which are a grid: each random point lies on a given
+    kink with a chance of about roundoff·‖x‖/delta. As many points as there is room for meet it with a chance of 2⁻¹².
+    """
+    grain = RESOLUTION * roundoff * float(np.linalg.norm(x))
+    return delta / grain if grain else np.inf
+
+
+def as_centre(x: npt.ArrayLike, delta: float, points: int = 1) -> Array:
+    """Return x as a finite vector whose ball has room for so many random points, or say what was wrong."""
     as_positive("delta", delta)
     try:
         point = np.array(x, dtype=float)
@@ -30,9 +40,14 @@ def as_centre(x: npt.ArrayLike, delta: float) -> Array:
     point = point.reshape(1) if point.ndim == 0 else point
     if point.ndim != 1 or not point.size or not np.isfinite(point).all():
         raise ValueError(f"x must be a vector of finite numbers, got {x!r:.80}.")
-    if float(np.linalg.norm(point)) * RESOLUTION > delta:
-        raise ValueError(f"delta={delta!r} is lost in the rounding of x, whose norm is {np.linalg.norm(point):.3g}.")
+    if room(point, delta) < points:
+        raise ValueError(lost(point, delta))
     return point
+
+
+def lost(x: Array, delta: float) -> str:
+    """Say that a ball is too small."""
+    return f"delta={delta:.6g} is lost in the rounding of x, whose norm is {np.linalg.norm(x):.3g}."
 
 
 def as_number(name: str, value: Any) -> float:

@@ -14,19 +14,27 @@ from goldstein.counting import Counters
 from goldstein.methods.base import as_generator
 from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
-from goldstein.stationarity.arguments import as_centre, as_confidence, as_count, as_number, as_oracle, as_positive
+from goldstein.stationarity.arguments import (
+    as_centre,
+    as_confidence,
+    as_count,
+    as_number,
+    as_oracle,
+    as_positive,
+    lost,
+    room,
+)
 from goldstein.stationarity.draws import Check, Gradients, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.hull import (
     RHO,
     combination,
-    exact,
     gradients_at,
     noisy_hull,
     random_points,
     segment_points,
     shortest,
 )
-from goldstein.stationarity.norm import Moments, estimate, gather
+from goldstein.stationarity.norm import SEEN, Moments, estimate, gather
 
 LOOKS = (1 / 16, 1 / 4, 1)  # shares of its budget after which the smoothed gradient is looked at
 DRAWS = 30  # fewest draws on which a confidence bound may rest
@@ -139,14 +147,17 @@ def certify(
        taken, from a quarter of the evaluations.
     2. gradient hull, for a `Deterministic` oracle with `grad`: the shortest element of the hull of gradients at random
        points, half of them spread over the ball and half along the way where that element points. Certain: f is
-       differentiable there with probability 1. If it is not short enough, the gradients spread over the ball serve 3.
+       differentiable there with probability 1; floats are a grid, so no more points are taken than keep the chance to
+       meet a given kink below 2⁻¹². If it is not short enough, the gradients spread over the ball serve 3.
     3. smoothed gradient: an upper confidence bound on ‖∇f_δ(x)‖, see `smoothed_gradient_norm`.
     4. sampled hull, where 2 cannot be had: a combination of noisy gradients, or of two-point estimates, chosen on one
        sample and measured on another, see `min_norm_hull`.
 
     The chance that a confidence bound is wrong is shared between the ways that run such a risk, and between repeated
-    looks at a growing sample: in all it is at most 1 − `confidence`, as far as the normal approximation holds. A way in
-    which an evaluation failed supports nothing.
+    looks at a growing sample: in all it is at most 1 − `confidence`, as far as the normal approximation holds. It does
+    not where few of all ξ make the slope, so a bound counts only if at least 20 draws share the sum of squares; what
+    no draw shows, beside others that are not 0, goes unseen. A way in which an evaluation failed supports nothing, and
+    nothing is shown where δ is lost in the rounding of x, in the precision in which the function answers.
 
     Parameters
     ----------
@@ -210,11 +221,11 @@ class Search:
         self.f_lower = -np.inf if f_lower is None else float(f_lower)
         self.confidence, self.max_evals, self.count = confidence, max_evals, Counters()
         self.direction = np.zeros(x.size)  # an estimate of the smoothed gradient
-        self.full = exact(oracle) or (oracle.n is not None and 2 * oracle.n <= max_evals)
+        self.full = not oracle.noisy or (oracle.n is not None and 2 * oracle.n <= max_evals)
         ways: list[tuple[_Way, bool]] = []
         if self.f_lower > -np.inf:
             ways.append((self.value_gap, not self.full))
-        if exact(oracle) and oracle.differentiable:
+        if not oracle.noisy and oracle.differentiable:
             ways.append((self.gradient_hull, True))
         else:
             ways += [(self.smoothed_gradient, True), (self.sampled_hull, True)]
@@ -225,15 +236,20 @@ class Search:
     def left(self) -> int:
         return self.max_evals - self.count.nfev - self.count.ngev
 
+    @property
+    def room(self) -> float:
+        """For how many random points the ball has room, in the precision of the answers so far."""
+        return room(self.x, self.delta, self.oracle.roundoff)
+
     def run(self) -> Check[Certificate]:
         best: _Finding | None = None
         for way in self.ways:
-            found = yield from counted(way(), self.count)
-            if found is not None and (best is None or found.bound < best.bound):
+            found = (yield from counted(way(), self.count)) if self.room >= 1 else None
+            if found is not None and found.bound < (np.inf if best is None else best.bound):
                 best = found
             if best is not None and best.bound <= self.epsilon:
                 break
-        return self._certificate(best)
+        return self._certificate(best if self.room >= 1 else None)
 
     def value_gap(self) -> Check[_Finding | None]:
         n = self.left // 4
@@ -245,11 +261,16 @@ class Search:
         if not np.isfinite(values).all():
             return None
         mean = float(values.mean())
-        margin = max(SLACK, 8 * self.oracle.roundoff) * max(abs(mean), abs(self.f_lower))
+        margin = max(SLACK, 8 * self.oracle.roundoff) * max(float(np.abs(values).max()), abs(self.f_lower))
         if not self.full:
+            apart = Moments(1)
+            apart.add((values - mean)[:, None])
+            if apart.sharing < SEEN:
+                return None
             margin += float(stdtrit(n - 1, 1 - self.risk) * values.std(ddof=1) / np.sqrt(n))
-        fx = max(mean, self.f_lower) if mean + margin >= self.f_lower else mean
-        gap = value_gap_bound(fx, self.f_lower, self.delta) + margin / self.delta
+        above = not self.full or mean + margin >= self.f_lower  # a mean below f_lower by chance or by rounding
+        gap = value_gap_bound(max(mean, self.f_lower) if above else mean, self.f_lower, self.delta)
+        gap += margin / self.delta
         words = "f(x) exact" if self.full else f"f(x) from {n} draws"
         return _Finding(gap, self.full, "value gap", f"(f(x) − f_lower)/δ, {words}")
 
@@ -266,12 +287,16 @@ class Search:
     def gradient_hull(self) -> Check[_Finding | None]:
         """Grow the hull portion by portion, half of it along the way where the shortest element points.
 
-        Of the gradients so far, the shortest element itself and those that carry most weight are kept.
+        Of the gradients so far, the shortest element itself and those that carry most weight are kept. The first one is
+        asked for alone: it tells the precision, and with it for how many there is room.
         """
         d, bound, element, kept = self.x.size, np.inf, np.zeros(self.x.size), np.empty((0, self.x.size))
         moments, fresh = Moments(d), Counters()
-        while self.left and bound > self.epsilon:
-            k = min(max(PORTION[0], d), PORTION[1], self.left, max(portions(PORTION[1], d)))
+        while bound > self.epsilon:
+            most = int(min(self.left, self.room - fresh.ngev)) if fresh.ngev else min(self.left, 1)
+            if most < 1:
+                break
+            k = min(max(PORTION[0], d), PORTION[1], most, max(portions(PORTION[1], d)))
             even = k - k // 2 if len(kept) else k
             y = random_points(self.x, self.delta, even, self.rng)
             ahead = segment_points(self.x, self.delta, element, k - even, self.rng)
@@ -285,9 +310,11 @@ class Search:
                 kept = np.concatenate([both[heaviest], element[None]])
                 rounding = 4 * (d + len(both)) * self.oracle.roundoff * float(np.linalg.norm(kept, axis=1).max())
                 bound = float(np.linalg.norm(element)) + rounding
-        smoothed = self._smoothed(moments, fresh, 1 - self.risk)
-        if bound > self.epsilon and smoothed is not None and smoothed.bound <= self.epsilon:
-            return smoothed
+        if bound > self.epsilon:
+            more = self.left > DRAWS  # there was no room for them in a hull, but a mean is not spoiled by one kink
+            smoothed = (yield from self.smoothed_gradient()) if more else self._smoothed(moments, fresh, 1 - self.risk)
+            if smoothed is not None and smoothed.bound <= self.epsilon:
+                return smoothed
         hull = _Finding(bound, True, "gradient hull", f"the shortest element of a hull of {fresh.ngev} gradients")
         return hull if bound < np.inf else None
 
@@ -307,7 +334,7 @@ class Search:
             found = self._smoothed(moments, fresh, 1 - self.risk / len(LOOKS))
             if found is None or found.bound <= self.epsilon:
                 break
-            if estimate(moments, fresh, self.confidence).interval[0] > self.epsilon**2:
+            if estimate(moments, fresh, self.confidence, noisy=self.oracle.noisy).interval[0] > self.epsilon**2:
                 break
         self.direction = moments.mean
         return found
@@ -317,7 +344,7 @@ class Search:
         each = 2 if radius else 1
         draws = self.left // each
         most = min(draws // 2 // DRAWS, 4 * (self.x.size + 1), int(np.sqrt(draws / 2)))
-        if most < 2:
+        if most < 2 or (not radius and most > self.room):
             return None
         y = random_points(self.x, self.delta - radius, most - most // 2, self.rng)
         ahead = segment_points(self.x, self.delta - radius, self.direction, most // 2, self.rng)
@@ -335,13 +362,18 @@ class Search:
         if moments.n < DRAWS or count.nfail:
             return None
         rounding = rounding_error(self.x.size, self.delta, count, self.oracle.roundoff)
-        bound = estimate(moments, count, confidence, rounding).upper
+        bound = estimate(moments, count, confidence, rounding, noisy=self.oracle.noisy).upper
         return _Finding(bound, False, "smoothed gradient", f"‖∇f_δ(x)‖ from {moments.n} draws")
 
     def _certificate(self, best: _Finding | None) -> Certificate:
         answer, claim = "not shown", f"dist(0, ∂_δ f(x)) ≤ {self.epsilon:.4g} with δ = {self.delta:.4g}"
-        if best is None:
-            message = f"Not shown: {claim}. No bound could be had: too few evaluations, or some of them failed."
+        if self.room < 1:
+            message = f"Not shown: {claim}. {lost(self.x, self.delta)}"
+        elif best is None:
+            message = (
+                f"Not shown: {claim}. No bound could be had: too few evaluations, too few that tell something, or some "
+                "of them failed."
+            )
         elif best.bound > self.epsilon:
             message = (
                 f"Not shown: {claim}. The smallest bound found is {best.bound:.4g} ({best.words}); that does not "

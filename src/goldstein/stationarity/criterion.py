@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from goldstein.counting import Counters
-from goldstein.query import Array, Sampler
-from goldstein.stationarity.arguments import as_confidence, as_count, as_positive
+from goldstein.oracle import Oracle
+from goldstein.query import Array
+from goldstein.stationarity.arguments import as_confidence, as_count, as_positive, room
 from goldstein.stationarity.certificate import DRAWS
 from goldstein.stationarity.draws import Check, Values, counted, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, estimate, gather
@@ -22,12 +23,12 @@ class Stationary(Criterion):
     Both checks are made at the same x, one after the other: each draws `max_evals`/4 fresh two-point estimates and
     passes if the upper confidence bound on the norm is at most ε. The chance that one record passes wrongly is at most
     (1 − confidence)². A look after an eighth of the first sample ends hopeless cases early. ‖∇f_δ(x)‖ ≤ ε implies
-    dist(0, ∂_δ f(x)) ≤ ε, not the other way round.
+    dist(0, ∂_δ f(x)) ≤ ε, not the other way round. Where rounding spoils the estimates nothing passes.
 
     Parameters
     ----------
     delta, epsilon : float
-        δ and ε, in the coordinates of the run (those of x / x_scale, if `x_scale` is used).
+        δ and ε, in the coordinates of x, also if the run happens in x / x_scale.
     confidence : float, optional
         Of each of the two checks.
     max_evals : int, optional
@@ -60,6 +61,11 @@ class Stationary(Criterion):
         as_count("every", self.every, 1)
 
     @property
+    def reach(self) -> float:  # type: ignore[override]
+        """How far from x it asks."""
+        return self.delta
+
+    @property
     def message(self) -> str:  # type: ignore[override]
         """What is said on success."""
         return (
@@ -70,18 +76,21 @@ class Stationary(Criterion):
     def screen(self, fun: float, lowest: float, noisy: bool) -> bool:
         return True
 
-    def confirm(self, x: Array, sample: Sampler | None, noisy: bool, rng: np.random.Generator) -> Check[bool]:
+    def confirm(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Check[bool]:
         if self.every > 1 and rng.random() * self.every >= 1:
             return False
-        source, n = Values(x[None], self.delta, sample), self.max_evals // 4
+        if room(x, self.delta, oracle.roundoff) < 1:
+            return False
+        source, n = Values(x[None], self.delta, oracle.sample), self.max_evals // 4
         look = max(n // 8, LEAST)
         for parts in ((look, n - look), (n,)):
             moments, count = Moments(x.size), Counters()
             for k in parts:
                 yield from counted(gather(moments, source, np.ones(1), k, rng), count)
-                result = estimate(moments, count, self.confidence, rounding_error(x.size, self.delta, count))
+                rounding = rounding_error(x.size, self.delta, count, oracle.roundoff)
+                result = estimate(moments, count, self.confidence, rounding, noisy=oracle.noisy)
                 if count.nfail or result.interval[0] > self.epsilon**2:
                     return False
-            if result.upper > self.epsilon:
+            if result.upper > self.epsilon or room(x, self.delta, oracle.roundoff) < 1:
                 return False
         return True

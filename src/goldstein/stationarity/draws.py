@@ -108,6 +108,6 @@ def drive(check: Check[T], oracle: Oracle) -> T:
         answer = oracle.evaluate(query)
 
 
-def rounding_error(d: int, delta: float, count: Counters, roundoff: float = 2.0**-53) -> float:
+def rounding_error(d: int, delta: float, count: Counters, roundoff: float) -> float:
     """Return the rounding error of two-point estimates, d·u·|F|/δ."""
     return d * roundoff * count.magnitude / delta

@@ -7,7 +7,7 @@ gradients from that ball is a part of it, so its shortest element is at least as
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from goldstein.stationarity.arguments import (
     as_oracle,
     as_positive,
     needs_gradients,
+    room,
 )
 from goldstein.stationarity.draws import Check, Gradients, Source, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, gather
@@ -33,6 +34,7 @@ from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, 
 AT_ONCE = 1_000  # points up to which one call of NNLS solves the whole problem
 GAP = 1e-14  # relative Frank-Wolfe gap at which weights are optimal to rounding
 JITTER = 1e-3  # relative perturbation of a direction
+HAIR = 2.0**-12  # by this share a ball is made smaller; wherever it has room for points, that is more than rounding
 RHO = 0.1  # smoothing radius of a hull of smoothed gradients, as a share of δ
 
 
@@ -43,7 +45,8 @@ class Hull:
     Attributes
     ----------
     bound : float
-        Upper bound on dist(0, ∂_δ f(x)): ‖g*‖ for exact gradients, `estimate.upper` for noisy ones.
+        Upper bound on dist(0, ∂_δ f(x)): ‖g*‖ for exact gradients, `estimate.upper` for noisy ones. Infinite if the
+        function turns out to answer in a precision in which the ball has no room for n random points.
     element : ndarray, shape (d,)
         g* = Σ λ_i g_i. For noisy gradients it is too short, because the weights were fitted to their noise.
     weights : ndarray, shape (k,)
@@ -146,13 +149,16 @@ def min_norm_hull(
         oracle = Deterministic(_no_values, grad=oracle)
     oracle = as_oracle(oracle)
     radius = _smoothing(oracle, delta, use, rho)
+    needed = 1 if radius else n  # smoothed gradients come from values, which no kink spoils
+    x = as_centre(x, delta, needed)
     y = [random_points(x, delta - radius, n, rng), x[None], _given(points, x, delta - radius)]
     count = Counters()
-    if exact(oracle) and not radius:
+    if not oracle.noisy and not radius:
         check = exact_hull(np.concatenate(y), count)
     else:
         check = noisy_hull(oracle, radius, np.concatenate(y), batch, lambda _: batch, rng, count, confidence)
-    return drive(counted(check, count), oracle)
+    hull = drive(counted(check, count), oracle)
+    return hull if room(x, delta, oracle.roundoff) >= needed else replace(hull, bound=np.inf)
 
 
 def shortest(g: Array) -> Array:
@@ -259,7 +265,7 @@ def noisy_hull(
         chosen = _source(oracle, radius, points[used])
         yield from counted(gather(moments, chosen, weights[used], checks(int(used.sum())), rng), fresh)
     rounding = rounding_error(d, radius, fresh, oracle.roundoff) if radius else 0.0
-    result = estimate(moments, fresh, confidence, rounding)
+    result = estimate(moments, fresh, confidence, rounding, noisy=oracle.noisy)
     return Hull(
         bound=result.upper,
         element=combination(weights, g),
@@ -274,18 +280,13 @@ def noisy_hull(
     )
 
 
-def exact(oracle: Oracle) -> bool:
-    """Whether an oracle's answers are f itself, without noise."""
-    return oracle.replayable and not oracle.stochastic
-
-
 def _source(oracle: Oracle, radius: float, points: Array) -> Source:
     return Values(points, radius, oracle.sample) if radius else Gradients(points, oracle.sample)
 
 
 def random_points(x: Array, radius: float, n: int, rng: np.random.Generator) -> Array:
     """Draw n uniform points of a ball, a hair smaller than asked for so that rounding leaves none outside."""
-    return x + (radius - float(np.linalg.norm(x)) * 2.0**-51) * ball(rng, n, x.size)
+    return x + (1 - HAIR) * radius * ball(rng, n, x.size)
 
 
 def segment_points(x: Array, radius: float, g: Array, n: int, rng: np.random.Generator) -> Array:
@@ -299,7 +300,7 @@ def segment_points(x: Array, radius: float, g: Array, n: int, rng: np.random.Gen
     if not 0 < length < np.inf:
         return random_points(x, radius, n, rng)
     v = g / length + JITTER * ball(rng, n, x.size)
-    reach = (radius - float(np.linalg.norm(x)) * 2.0**-51) * rng.random((n, 1))
+    reach = (1 - HAIR) * radius * rng.random((n, 1))
     return np.asarray(x - reach * v / np.linalg.norm(v, axis=1, keepdims=True))
 
 

@@ -33,6 +33,7 @@ DENSE = 1024  # up to this dimension the second moments are kept as one matrix
 BLOCK = 1024  # beyond it, inner products are taken within blocks of so many draws
 LEAST = 4  # draws that an unbiased estimate of Var U needs
 FRAMES = 10  # orthogonal frames that an error bar should rest on
+SEEN = 20  # draws that must share the sum of squares, if F is noisy, before there is an upper bound
 
 
 class Moments:
@@ -77,6 +78,11 @@ class Moments:
     def mean(self) -> Array:
         """The mean of the draws."""
         return self.sum * (self.unit / max(self.n, 1))
+
+    @property
+    def sharing(self) -> float:
+        """By how many draws the sum of ‖g‖² is carried, (Σ‖g‖²)²/Σ‖g‖⁴: at most as many as are not 0."""
+        return self.squares**2 / self.fourths if self.fourths else 0.0
 
     def spread(self) -> tuple[float, float, float, float]:
         """Return U and estimates of μ'Σμ, tr(Σ²) and the largest eigenvalue of Σ, in units of `unit`²."""
@@ -134,7 +140,8 @@ class NormEstimate:
     interval : tuple of float
         Two-sided confidence interval (lo, hi) of the squared norm, rounding errors included; lo may be negative.
     upper : float
-        One-sided upper confidence bound of the norm, rounding errors included.
+        One-sided upper confidence bound of the norm, rounding errors included. Infinite, like the upper end of
+        `interval`, where F is noisy and fewer than 20 draws carry the sum of ‖g‖²: what they miss cannot be known.
     rigorous_upper : float or None
         Bound of the norm that holds for every sample size, if a Lipschitz constant was given.
     n : int
@@ -164,9 +171,18 @@ class NormEstimate:
 
 
 def estimate(
-    moments: Moments, count: Counters, confidence: float, rounding: float = 0.0, deviation: float | None = None
+    moments: Moments,
+    count: Counters,
+    confidence: float,
+    rounding: float = 0.0,
+    deviation: float | None = None,
+    *,
+    noisy: bool,
 ) -> NormEstimate:
     """Return U, its standard error and its bounds; `deviation` bounds ‖mean − μ‖ at that confidence.
+
+    The normal law is no guide to a slope that comes from few of all ξ: while none of these is drawn, all draws are 0
+    and so is the bound. `noisy` draws have an upper bound only when `SEEN` of them share the sum of ‖g‖².
 
     The intervals invert the test of ‖μ‖² = θ by |U − θ| ≤ z √Var_θ U. The plain U ± z √Var U misses up to a quarter of
     the time where ‖μ‖² is of the order of U's noise, because a U that comes out low takes the estimate of μ'Σμ down
@@ -197,12 +213,14 @@ def estimate(
         rigorous = float(np.linalg.norm(moments.mean)) + deviation + rounding
     unit, scale = moments.unit**2, moments.unit * (moments.squares / n) ** 0.5
     rounding += 2.0**-50 * scale  # of the sums, which is all that is left when the draws are equal
-    low, high = below(two_sided) * unit, above(two_sided) * unit
+    low, high, upper = below(two_sided) * unit, above(two_sided) * unit, float(np.sqrt(above(one_sided))) * moments.unit
+    if noisy and moments.sharing < SEEN:
+        high = upper = np.inf
     return NormEstimate(
         u * unit,
         float(np.sqrt(4 * max(along, 0.0) / n + floor)) * unit,
         (low - 2 * scale * rounding, high + (2 * scale + rounding) * rounding),
-        float(np.sqrt(above(one_sided))) * moments.unit + rounding,
+        upper + rounding,
         rigorous,
         *asked,
     )
@@ -232,7 +250,8 @@ def smoothed_gradient_norm(
     From n independent two-point estimates g_i of ∇f_δ(x), U = (‖Σ g_i‖² − Σ‖g_i‖²) / (n(n−1)) is unbiased for the
     squared norm; ‖mean‖² would be too large by about d L²/n. The intervals rest on the normal law of U with its exact
     variance 4 μ'Σμ/n + 2 tr(Σ²)/(n(n−1)), μ and Σ the mean and covariance of g, both terms estimated from the same
-    draws; they hold for large n. Near a zero of the gradient the error of U is about √(2d) L²/n.
+    draws; they hold for large n. Near a zero of the gradient the error of U is about √(2d) L²/n. A slope that few of
+    all ξ carry, and none of those drawn, goes unseen by any sample.
 
     Parameters
     ----------
@@ -293,7 +312,7 @@ def smoothed_gradient_norm(
     moments, count = Moments(x.size), Counters()
     drive(counted(gather(moments, source, np.ones(1), draws, rng), count), oracle)
     rounding = rounding_error(x.size, delta, count, oracle.roundoff)
-    return estimate(moments, count, confidence, rounding, deviation)
+    return estimate(moments, count, confidence, rounding, deviation, noisy=oracle.noisy)
 
 
 def _source(oracle: Oracle, x: Array, delta: float, n: int, directions: str, use: str) -> Source:
