@@ -267,3 +267,15 @@ def test_the_warning_of_gfm_plus_comes_from_the_compiled_path_too():
         warnings.simplefilter("always")
         gs.minimize(oracle, np.zeros(5), gs.GFMPlus(1e-3, 5.0, 10, 5), max_evals=3000, rng=0, compiled=True)
     assert any("do not reduce variance" in str(w.message) for w in caught)
+
+
+def test_a_kernel_takes_first_class_functions_and_jitted_ones_in_one_process():
+    from goldstein.compiled import kernels
+
+    tally = np.zeros(kernels.TALLY)
+    for oracle in (gs.Deterministic(l1, args=(1.0,)), gs.FiniteSum(failing, 50, args=(5, 0.5))):
+        gs.minimize(oracle, np.ones(4), METHODS["gfm"], rng=1, max_iter=5, compiled=True)
+    once = njit(kernels.gfm.py_func)  # as a study does that needs it inside another kernel
+    x = np.ones(4)
+    once(failing, (5, 0.5), np.random.default_rng(0), 50, x, np.empty(0), 0, np.full(3, 0.1), 1, 0.1, tally)
+    assert not np.array_equal(x, np.ones(4))
