@@ -56,3 +56,25 @@ def svm(
     except (OSError, datasets.ChecksumError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+
+
+@app.command()
+def lenet(
+    names: Annotated[list[str] | None, typer.Argument(help="mnist, fashion-mnist; both when none is named.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for weights and accuracies.")] = Path("results/attack"),
+    full: Annotated[bool, typer.Option(help="The paper's 100 epochs; else a short schedule.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder with the files; else GOLDSTEIN_DATA or the cache.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first weights and of the order of the images.")] = 0,
+) -> None:
+    """Train the networks that the attack study attacks, and record their accuracies."""
+    from goldstein.studies import lenet
+
+    for name in names or ():
+        if name not in lenet.DATA:
+            raise typer.BadParameter(f"Unknown data set {name!r}; known are {', '.join(lenet.DATA)}.")
+    schedule = "full" if full else "short"
+    try:
+        lenet.run(out, names=tuple(names or lenet.DATA), schedule=schedule, data=data, seed=seed)
+    except (OSError, datasets.ChecksumError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
