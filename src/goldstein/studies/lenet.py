@@ -68,20 +68,12 @@ class Schedule:
 SCHEDULES = {
     "full": Schedule(epochs=100, step_size=0.1, halve_every=20),
     "short": Schedule(epochs=12, step_size=0.05, halve_every=None, batch_size=64, momentum=0.9, weight_decay=5e-4),
+    "quick": Schedule(epochs=2, step_size=0.05, halve_every=None, batch_size=64, momentum=0.9, weight_decay=5e-4),
 }
 
 
 class LeNet:
-    """The network as a function of NumPy arrays: images (k, 28, 28) with pixels in [0, 1] to logits (k, 10).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from goldstein.studies.lenet import LeNet, fresh
-    >>> model = LeNet(fresh(np.random.default_rng(0)))
-    >>> model(np.zeros((3, 28, 28))).shape
-    (3, 10)
-    """
+    """The network as a function of NumPy arrays: images (k, 28, 28) with pixels in [0, 1] to logits (k, 10)."""
 
     def __init__(self, weights: Weights) -> None:
         check(weights)
