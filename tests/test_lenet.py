@@ -17,13 +17,13 @@ from test_datasets import REAL, needs_real_data
 TINY = lenet.Schedule(epochs=4, step_size=0.1, halve_every=None, batch_size=20, momentum=0.9)
 
 
-def bars(n, seed=0):
+def bars(n, seed=0, height=0.8):
     """Images of a bright bar, its row telling the class."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 10, n)
     images = 0.2 * rng.random((n, 28, 28))
     for image, label in zip(images, labels, strict=True):
-        image[2 * label + 3 : 2 * label + 5] += 0.8
+        image[2 * label + 3 : 2 * label + 5] += height
     return images.astype(np.float32), labels
 
 

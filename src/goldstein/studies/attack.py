@@ -173,7 +173,7 @@ class Study:
             tasks = [(grid[k], start, stop) for k in alive]
             for k, counts in zip(alive, self._runs(problem, entry, "train", tasks, scale.tuning_queries), strict=True):
                 spent[k] += capped(counts, scale.tuning_queries)
-                table[k][-2:] = stop, round(float(np.mean(spent[k])), 1)
+                table[k][-2:] = stop, round(float(np.mean(spent[k] or [scale.tuning_queries])), 1)
         return grid[min(alive, key=lambda k: table[k][-1])], table
 
     def _report(self, problem: Problem, entry: Entry, setting: Setting) -> Counts:

@@ -8,7 +8,7 @@ units; κ alone is in pixels. A radius δ of y is s·δ of x. A step y − η �
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import TypeVar
@@ -128,13 +128,16 @@ def _as_it_is(method: Method, setting: Setting) -> Method:
 
 
 def ablations() -> dict[str, Method]:
-    """Return the library's default attack, and what is left of it without its search, ingredient by ingredient."""
+    """Return the library's default attack, and others that lack or change one of its ingredients."""
     from goldstein.attack import SignAveraging
 
+    averaging = SignAveraging(search=None)
     return {
         "default": SignAveraging(),
-        "no search": SignAveraging(search=None),
-        "no search, starts at 14×14": SignAveraging(search=None, resolution=14),
-        "no search, pairs of values": SignAveraging(search=None, estimator="central"),
-        "no search, Euclidean step": SignAveraging(search=None, step="euclidean"),
+        "one tile at a time": SignAveraging(group=1),
+        "search to 16×16, then averaging": SignAveraging(search=16, rounds=1),
+        "averaging only": averaging,
+        "averaging, starts at 7×7": replace(averaging, resolution=7, release=10),
+        "averaging, pairs of values": replace(averaging, estimator="central", batch_size=averaging.batch_size // 2),
+        "averaging, Euclidean step": replace(averaging, step="euclidean"),
     }

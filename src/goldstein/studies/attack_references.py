@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.counted import CountedModel, Model
-from goldstein.attack.lockstep import stream
-from goldstein.studies.lenet import Floats, LeNet
+from goldstein.studies.lenet import CHUNK, Floats, LeNet
 
 SQUARE = "Square Attack (ART)"
 SQUARE_SHARE = 0.3  # p: the share of the pixels that a square has at the start
@@ -20,36 +19,37 @@ PGD_STEPS = 100
 Labels = npt.NDArray[np.int64]
 
 
-class BudgetSpent(Exception):
-    """Ends an attack that would go on asking."""
-
-
 class Remembering:
-    """One image's way to a counted model, which is never asked the same row twice.
+    """A counted model that is never asked the same row of an image twice, for ART's Square Attack.
 
-    ART's Square Attack asks for most rows two or three times. `rows` counts what it asks; what reaches the model, and
-    is charged, are the different rows only.
+    In each iteration ART asks for all images, then twice for those that are still classified right. Most of these rows
+    were asked before. `asked` counts all rows of an image up to its success; what reaches the model, and is charged,
+    are the different ones.
     """
 
-    def __init__(self, counted: CountedModel, index: int, most: int) -> None:
-        self.counted, self.index, self.most, self.rows = counted, index, most, 0
-        self.known: dict[bytes, Any] = {}
+    def __init__(self, model: Model, images: Floats, labels: Labels) -> None:
+        self.counted, self.labels = CountedModel(model, len(images)), labels
+        self.asked = np.zeros(len(images), np.int64)
+        self.right = np.ones(len(images), bool)  # as far as is known
+        self.known: list[dict[bytes, Any]] = [{} for _ in images]
 
     def __call__(self, images: npt.ArrayLike) -> Any:
-        rows = np.asarray(images, np.float32).reshape(-1, 28, 28)
-        self.rows += len(rows)
-        return np.stack([self._one(row) for row in rows])
-
-    def _one(self, row: Floats) -> Any:
-        key = row.tobytes()
-        if key not in self.known:
-            if self.counted.queries[self.index] >= self.most:
-                raise BudgetSpent
-            owner = np.array([self.index])
-            answer = self.counted(row[None], owner, np.array([True]))[0]
-            # only the current image is asked for again: all others can be forgotten
-            self.known = dict([*self.known.items()][-8:]) | {key: answer}
-        return self.known[key]
+        """Return the scores of all images, or of those that are right."""
+        rows = np.ascontiguousarray(images, np.float32).reshape(-1, 28, 28)
+        everyone = len(rows) == len(self.labels)
+        owners = np.arange(len(rows)) if everyone else np.flatnonzero(self.right)
+        self.asked[owners[self.right[owners]]] += 1
+        keys = [row.tobytes() for row in rows]
+        new = [k for k, owner in enumerate(owners) if keys[k] not in self.known[owner]]
+        for part in np.split(new, range(CHUNK, len(new), CHUNK)) if new else ():
+            scores = self.counted(rows[part], owners[part], np.ones(len(part), bool))
+            for k, score in zip(part, scores, strict=True):
+                last = list(self.known[owners[k]].items())[-3:]  # older rows do not come back
+                self.known[owners[k]] = dict([*last, (keys[k], score)])
+        out = np.stack([self.known[owner][key] for owner, key in zip(owners, keys, strict=True)])
+        if everyone:
+            self.right = out.argmax(axis=1) == self.labels
+        return out
 
 
 def has_art() -> bool:
@@ -60,7 +60,7 @@ def has_art() -> bool:
 def square(
     model: Model, images: Floats, labels: Labels, *, radius: float, max_queries: int, seed: int
 ) -> dict[str, list[int]]:
-    """Run ART's Square Attack on one image after the other; p follows its schedule over `max_queries` iterations.
+    """Run ART's Square Attack on images together; the size of its squares falls over `max_queries` iterations.
 
     Returns
     -------
@@ -69,34 +69,34 @@ def square(
     """
     evasion: Any = import_module("art.attacks.evasion")
     classification: Any = import_module("art.estimators.classification")
-    counted = CountedModel(model, len(images))
-    out: dict[str, list[int]] = {"queries": [], "asked": [], "success": [], "misclassified": []}
+    memory = Remembering(model, images, labels)
+    estimator = classification.BlackBoxClassifierNeuralNetwork(
+        memory, (1, 28, 28), 10, channels_first=True, clip_values=(0.0, 1.0)
+    )
+    attack = evasion.SquareAttack(
+        estimator,
+        eps=radius,
+        max_iter=max_queries - 2,  # the original and the stripes at the start cost one each
+        p_init=SQUARE_SHARE,
+        nb_restarts=1,
+        batch_size=len(images),
+        verbose=False,
+    )
+    pictures = images.reshape(-1, 1, 28, 28)
+    wrong = memory(pictures).argmax(axis=1) != labels
     before = np.random.get_state()  # noqa: NPY002  ART draws from NumPy's global generator
+    np.random.seed(seed)  # noqa: NPY002
     try:
-        for index, (image, label) in enumerate(zip(images, labels, strict=True)):
-            one = Remembering(counted, index, max_queries)
-            right = int(np.argmax(one(image)[0])) == label
-            success = False
-            if right:
-                np.random.seed(int(stream(seed, image).integers(2**32)))  # noqa: NPY002
-                estimator = classification.BlackBoxClassifierNeuralNetwork(
-                    one, (1, 28, 28), 10, channels_first=True, clip_values=(0.0, 1.0)
-                )
-                attack = evasion.SquareAttack(
-                    estimator, eps=radius, max_iter=max_queries, p_init=SQUARE_SHARE, nb_restarts=1, verbose=False
-                )
-                try:
-                    found = attack.generate(image.reshape(1, 1, 28, 28), np.array([label]))
-                    success = int(np.argmax(one(found)[0])) != label
-                except BudgetSpent:
-                    success = False
-            out["queries"].append(int(counted.queries[index]))
-            out["asked"].append(one.rows)
-            out["success"].append(int(success))
-            out["misclassified"].append(int(not right))
+        found = attack.generate(pictures, labels)
     finally:
         np.random.set_state(before)  # noqa: NPY002
-    return out
+    success = (memory(found).argmax(axis=1) != labels) & ~wrong
+    return {
+        "queries": memory.counted.queries.tolist(),
+        "asked": memory.asked.tolist(),
+        "success": success.astype(int).tolist(),
+        "misclassified": wrong.astype(int).tolist(),
+    }
 
 
 def pgd(model: LeNet, images: Floats, labels: Labels, *, radius: float, steps: int = PGD_STEPS) -> list[int]:
