@@ -4,7 +4,8 @@
 """
 
 from goldstein.attack.core import attack
+from goldstein.attack.models import FixedRows, onnx_model, sklearn_model, torch_model
 from goldstein.attack.result import AttackResult
 from goldstein.attack.sign import SignAveraging
 
-__all__ = ["AttackResult", "SignAveraging", "attack"]
+__all__ = ["AttackResult", "FixedRows", "SignAveraging", "attack", "onnx_model", "sklearn_model", "torch_model"]

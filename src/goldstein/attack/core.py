@@ -34,7 +34,7 @@ def attack(
     margin: float = 4.0,
     targets: npt.ArrayLike | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
-    outputs: str = "logits",
+    outputs: str | None = None,
     max_queries: int = 10_000,
     seed: int = 0,
     chunk: int = 250,
@@ -70,8 +70,8 @@ def attack(
         Classes to reach; None: any wrong one.
     bounds : (float, float), optional
         Smallest and largest pixel.
-    outputs : {"logits", "probabilities"}, optional
-        What the scores are.
+    outputs : {None, "logits", "probabilities"}, optional
+        What the scores are. None: what the model says by an attribute `outputs`, else logits.
     max_queries : int, optional
         Rows that the model is given for one image at most, success checks included.
     seed : int, optional
@@ -108,12 +108,15 @@ def attack(
     >>> res.success, bool(abs(res.x - 0.45).max() <= 0.1)
     (array([ True,  True]), True)
     """
+    if not callable(model):
+        raise TypeError(f"The model must be callable, got {type(model).__name__}.")
     z = _images(images, bounds)
     n, shape = len(z), z.shape[1:]
     classes = _labels("labels", labels, n)
     goals = None if targets is None else _labels("targets", np.broadcast_to(np.asarray(targets), n), n)
     if goals is not None and (goals == classes).any():
         raise ValueError(f"A target equals its image's label, at {int(np.argmax(goals == classes))}.")
+    outputs = getattr(model, "outputs", "logits") if outputs is None else outputs
     _check(norm, radius, margin, outputs, max_queries, seed, chunk, at_once, queries)
     chosen = _method(method, shape, norm, radius)
     terms = Terms(

@@ -106,6 +106,7 @@ class SignAveraging(ZerothOrder):
     norm: str = "linf"
     radius: float = 0.2
     name: ClassVar[str] = "sign averaging"
+    deterministic_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check(
