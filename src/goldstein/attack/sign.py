@@ -161,25 +161,28 @@ class SignAveraging(ZerothOrder):
         first, end = tiles.grid(place)
         group = min(self.group, max(1, (end - first) // GROUPS), end - place)
         stop = place + (group if limit is None else min(group, limit))
-        points = np.repeat(self._corner(state, state.dual)[None], stop - place, axis=0)
+        base = state.x if self.norm == "linf" else self._corner(state, state.dual)  # there pixels do not hang together
+        points = np.repeat(base[None], stop - place, axis=0)
+        length = self._length(base.size)
         for row, tile in enumerate(range(place, stop)):
             pixels = tiles[tile]
-            points[row, pixels] = 2 * state.origin[pixels] - points[row, pixels]
+            points[row, pixels] = state.origin[pixels] + length * np.sign(state.dual[pixels])
         return Query(points, memory=Batch(state.dual, 1, "tiles"))
 
     def tell(self, state: SignState, context: Context, query: Query, values: Array) -> None:
-        purpose = query.memory.purpose
+        purpose, dual = query.memory.purpose, state.dual
         if purpose == "estimate":
             reading = self._read(state, context, query, values)
             if not reading.empty:
                 self._average(state, reading.estimate())
         elif purpose == "tiles":
             self._turn(state, values)
-        elif not values[0] >= state.best:  # the start, or lower than the best tile alone
+        elif np.isnan(state.best) or values[0] < state.best:  # the start, or lower than the best tile alone
             state.dual, state.best = query.memory.w, float(values[0])
         if purpose == "joint":
             state.joint, state.changed = None, state.place
-        self._move(state, context)
+        if state.dual is not dual or not self._searching(state):
+            self._move(state, context)
         state.nit += 1
 
     def _searching(self, state: SignState) -> bool:
