@@ -6,10 +6,11 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help venv demo test lint bench docs clean
+.PHONY: help venv demo demo-attack test lint bench docs clean
 
 help:
 	@echo "make demo   run the main job on data that comes inside scikit-learn; leaves a table and a figure in out/demo"
+	@echo "make demo-attack   attack a small network on digits that come inside scikit-learn"
 	@echo "make test   run the tests"
 	@echo "make lint   style, format and strict types"
 	@echo "make bench  speed, as ratios measured in one run"
@@ -20,11 +21,14 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,cli]" --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,cli,torch]" --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/goldstein demo
+
+demo-attack: $(STAMP)
+	$(BIN)/goldstein demo-attack
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2

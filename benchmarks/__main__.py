@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import scipy
 
+from benchmarks.attack import attack_rows
 from benchmarks.estimates import dimension_rows, overhead_row, profile_rows, svm_rows
 from benchmarks.peers import peer_rows
 from benchmarks.resources import memory_rows, seed_row
@@ -27,6 +28,7 @@ SECTIONS = {
     "Twenty seeds, compiled, on one core and on two": lambda: [seed_row()],
     "Peak memory of a compiled run, in vectors of length d": memory_rows,
     "Overhead an evaluation against peers (noisy nonsmooth finite sum, d = 1,000)": peer_rows,
+    "The whole attack against the bare model (LeNet-sized, 28×28 images, batches of 256)": attack_rows,
 }
 
 

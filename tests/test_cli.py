@@ -100,6 +100,20 @@ def test_verify_leaves_a_wrong_file_in_the_cache_alone(sets, cache, server):
     assert server.asked == [None]
 
 
+def test_the_image_sets_are_listed_fetched_and_verified_like_the_others(server, cache, monkeypatch):
+    names = [file.name for file in datasets.SOURCES["mnist"].files]
+    server.files.update({name: packed(name, TEXT) for name in names})
+    files = tuple(file_of(name, TEXT, server.url) for name in names)
+    monkeypatch.setattr(datasets, "SOURCES", {"mnist": datasets.Source(files, 70_000, 784, "mnist")})
+    assert "mnist │ 70,000 │ 784 │ train and test, IDX │ 0 of 4 │" in run("data", "list")[1]
+    assert run("data", "verify", "mnist")[0] == 1
+    code, said = run("data", "fetch", "mnist")
+    assert code == 0
+    assert f"mnist: whole, in {cache / 'mnist'}" in said
+    assert "4 of 4 in" in run("data", "list")[1]
+    assert run("data", "verify", "mnist") == (0, "mnist: right")
+
+
 def test_unknown_names_are_refused(sets):
     for verb in ("fetch", "verify"):
         code, said = run("data", verb, "three")

@@ -16,7 +16,7 @@ import goldstein as gs
 
 ROOT = Path(__file__).parent.parent
 TEXTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-OPTIONAL = {"numba", "sklearn", "matplotlib", "torch", "typer", "rich", "ray", "distributed", "pandas"}
+OPTIONAL = {"numba", "sklearn", "matplotlib", "torch", "typer", "rich", "ray", "distributed", "pandas", "art"}
 MODULES = sorted(m.name for m in pkgutil.walk_packages(gs.__path__, "goldstein.") if not m.name.endswith("__main__"))
 PUBLIC = {name: getattr(gs, name) for name in gs.__all__}
 BASES = {"ManyResults", "Method", "Oracle", "Query", "Result", "Status"}  # made by the library, or to be subclassed

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from goldstein import datasets
-from test_datasets import TEXT, cache, check_toy, file_of, packed
+from test_datasets import TEXT, cache, check_toy, file_of, idx, packed
 
 __all__ = ["cache"]  # a fixture
 
@@ -208,6 +208,51 @@ def test_two_processes_that_want_the_same_file_download_it_once(toy, server, cac
     runs = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [run.communicate()[0].strip() for run in runs] == ["4", "4"]
     assert server.asked == [None]
+
+
+@pytest.fixture
+def pictures(server, monkeypatch):
+    """A small set of images that the server has, in four files."""
+    contents = {
+        "train-images-idx3-ubyte.gz": idx(2051, (3, 28, 28), np.arange(3 * 784) % 251),
+        "train-labels-idx1-ubyte.gz": idx(2049, (3,), [3, 1, 4]),
+        "t10k-images-idx3-ubyte.gz": idx(2051, (1, 28, 28), np.full(784, 7)),
+        "t10k-labels-idx1-ubyte.gz": idx(2049, (1,), [5]),
+    }
+    server.files.update({name: packed(name, content) for name, content in contents.items()})
+    files = tuple(file_of(name, content, server.url) for name, content in contents.items())
+    monkeypatch.setitem(datasets.SOURCES, "mnist", datasets.Source(files, 4, 784, "mnist"))
+    return list(contents)
+
+
+def test_images_are_downloaded_once_and_a_broken_download_goes_on(pictures, server, cache):
+    server.break_after = 40
+    with pytest.raises(datasets.DownloadError, match="the connection broke after 40 of"):
+        datasets.load_images("mnist", "train")
+    server.break_after = None
+    for _ in range(2):
+        images, labels = datasets.load_images("mnist", "train")
+        assert images.ravel().tolist() == (np.arange(3 * 784) % 251).tolist()
+        assert labels.tolist() == [3, 1, 4]
+    assert server.asked == [None, "bytes=40-", None]  # the files of the other split were not asked for
+    assert sorted(path.name for path in datasets.fetch("mnist")) == sorted(pictures)
+    assert len(server.asked) == 5
+    assert not list(cache.rglob("*.part"))
+
+
+@pytest.mark.parametrize("kind", ["images", "labels"])
+def test_images_that_are_not_the_right_ones_are_refused(pictures, server, tmp_path, kind):
+    for name in pictures:
+        (tmp_path / name).write_bytes(server.files[name])
+    (wrong,) = (name for name in pictures if name.startswith(f"train-{kind}"))
+    (tmp_path / wrong).write_bytes(packed(wrong, idx(2051, (3, 28, 28), np.zeros(3 * 784, int))))
+    with pytest.raises(datasets.ChecksumError, match=f"{wrong} is not the file it should be"):
+        datasets.load_images("mnist", "train", tmp_path)
+    assert datasets.load_images("mnist", "test", tmp_path)[1].tolist() == [5]
+    (tmp_path / wrong).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{wrong} is neither in {tmp_path} nor in its subfolder mnist"):
+        datasets.load_images("mnist", "train", tmp_path)
+    assert server.asked == []
 
 
 # Folders and caches

@@ -27,6 +27,18 @@ def demo(
 
 
 @app.command()
+def demo_attack(
+    out: Annotated[Path, typer.Option(help="Folder for table, figure, images and numbers.")] = Path("out/demo"),
+    images: Annotated[int, typer.Option(min=1, max=400, help="Digits to attack.")] = 200,
+    max_queries: Annotated[int, typer.Option(min=1, help="Queries for each of them at most.")] = 500,
+) -> None:
+    """Train a small network on digits inside scikit-learn, and attack it through its scores alone."""
+    from goldstein.studies import demo_attack
+
+    demo_attack.run(out, images=images, max_queries=max_queries)
+
+
+@app.command()
 def plan(
     d: Annotated[int, typer.Option(help="Dimension.")],
     lipschitz: Annotated[float, typer.Option("--L", help="Lipschitz constant L.")],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -45,13 +47,81 @@ def svm(
     if quick and docs is not None:
         raise typer.BadParameter("--docs takes the results of the full study only, not those of --quick.")
     out = out or Path("out/svm-quick" if quick else "results/svm")
-    try:
+    with _study(out):
         if report:
             svm_report.write(json.loads((out / "results.json").read_text()), out, docs)
             return
         if fresh:
             shutil.rmtree(out / "cells", ignore_errors=True)
         svm.run(out, quick=quick, data=data, docs=docs, jobs=jobs)
+
+
+@app.command()
+def lenet(
+    names: Annotated[list[str] | None, typer.Argument(help="mnist, fashion-mnist; both when none is named.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for weights and accuracies.")] = Path("results/attack"),
+    full: Annotated[bool, typer.Option(help="The paper's 100 epochs; else a short schedule.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder with the files; else GOLDSTEIN_DATA or the cache.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first weights and of the order of the images.")] = 0,
+) -> None:
+    """Train the networks that the attack study attacks, and record their accuracies."""
+    from goldstein.studies import lenet
+
+    for name in names or ():
+        if name not in lenet.DATA:
+            raise typer.BadParameter(f"Unknown data set {name!r}; known are {', '.join(lenet.DATA)}.")
+    schedule = "full" if full else "short"
+    with _study(out):
+        lenet.run(out, names=tuple(names or lenet.DATA), schedule=schedule, data=data, seed=seed)
+
+
+@app.command()
+def attack(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for all of it; results/attack, or out/attack-quick with --quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="Few images, small budgets, networks trained for two epochs.")] = False,
+    images: Annotated[int | None, typer.Option(min=1, max=10_000, help="Test images of each data set.")] = None,
+    max_queries: Annotated[int | None, typer.Option(min=100, help="Queries for each image.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with the files; else GOLDSTEIN_DATA or the cache.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Folder with trained networks; OUT/weights.")] = None,
+    docs: Annotated[Path | None, typer.Option(help="Markdown file with the markers of the table.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Attacks at a time; all cores when not given.")] = None,
+    fresh: Annotated[bool, typer.Option(help="Throw away what an earlier start has saved.")] = False,
+    report: Annotated[bool, typer.Option(help="Only table and figure again, from the numbers there are.")] = False,
+) -> None:
+    """The black-box attack of the paper's second experiment, every query counted; goes on where it was stopped."""
+    import json
+    import shutil
+
+    from goldstein.studies import attack, attack_report
+
+    if quick and docs is not None:
+        raise typer.BadParameter("--docs takes the results of the full study only, not those of --quick.")
+    out = out or Path("out/attack-quick" if quick else "results/attack")
+    with _study(out):
+        if report:
+            attack_report.write(json.loads((out / "results.json").read_text()), out, docs)
+            return
+        if fresh:
+            shutil.rmtree(out / "cells", ignore_errors=True)
+        attack.run(
+            out,
+            quick=quick,
+            images=images,
+            max_queries=max_queries,
+            data=data,
+            docs=docs,
+            jobs=jobs,
+            weights=weights,
+        )
+
+
+@contextmanager
+def _study(out: Path) -> Iterator[None]:
+    """Say in one sentence what stopped a study."""
+    try:
+        yield
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What is done is in {out}; the same command goes on from there.", err=True)
         raise typer.Exit(130) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,8 @@ from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
 from goldstein.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
 from goldstein.steps import LinearDecay, StepRule, as_rule
+
+Draw = Callable[[np.random.Generator, int, int], Array]
 
 
 @dataclass
@@ -127,11 +130,19 @@ class ZerothOrder(Method):
     def margin(self) -> float:
         return float(self.delta)  # type: ignore[attr-defined]
 
-    def _query(self, at: list[Array], b: int, context: Context, limit: int | None, purpose: str = "") -> Query | None:
+    def _query(
+        self,
+        at: list[Array],
+        b: int,
+        context: Context,
+        limit: int | None,
+        purpose: str = "",
+        draw: Draw | None = None,
+    ) -> Query | None:
         """Ask for the estimates of one batch S at each of the iterates `at`, cut to `limit` evaluations.
 
         The last batch is cut when at least half of it fits (noise grows by √2 at most), else not started;
-        a run's very first batch is cut to whatever fits.
+        a run's very first batch is cut to whatever fits. `draw` gives the directions, if not the setting does.
         """
         estimator, stochastic = self._estimator, context.sample is not None
         cost = estimator.evaluations * len(at)
@@ -139,7 +150,7 @@ class ZerothOrder(Method):
         if fits == 0 or (2 * fits < b and context.nfev + context.earlier > 0):
             return None
         xi = estimator.draw(context.sample, context.rng, fits)
-        w = DIRECTIONS[self.directions](context.rng, fits, at[0].size)
+        w = (draw or DIRECTIONS[self.directions])(context.rng, fits, at[0].size)
         points = [estimator.points(x, w, self.margin()) for x in at]
         return Query(
             points[0] if len(points) == 1 else np.concatenate(points),

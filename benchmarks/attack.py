@@ -1,0 +1,84 @@
+"""The whole attack against the bare model: model evaluations a second, in one run with the same batches."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import goldstein as gs
+from goldstein.attack import SignAveraging, attack, torch_model
+
+ROWS = 256
+CASES = {  # method, images, queries for each
+    "default": (SignAveraging(), 400, 100),
+    "sign averaging alone": (SignAveraging(search=None), 100, 400),
+    "GFM, b' = 500": (gs.GFM(0.0031, 0.05, 500), 10, 4_000),
+    "GFM+, m = 10, b = 50": (gs.GFMPlus(0.0031, 0.05, 10, 50), 10, 4_000),
+}
+
+
+class Unbeaten:
+    """A model that is asked as ever, but says each time that the attack has not won."""
+
+    def __init__(self, model) -> None:
+        self.model = model
+
+    def __call__(self, images):
+        scores = np.array(self.model(images))
+        scores[:, 0] = scores[:, 1:].max(axis=1) + 1 + abs(scores[:, 0])
+        return scores
+
+
+def network():
+    """Return a network of the size of the paper's LeNet, untrained, on 28×28 images."""
+    import torch
+
+    nn = torch.nn
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(16, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Flatten(), nn.Linear(3136, 128), nn.ReLU(), nn.Linear(128, 10)]
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+
+
+def attack_rows():
+    """Return evaluations a second of the bare model on full batches and of whole attacks."""
+    import torch
+
+    model, table = torch_model(network(), rows=ROWS), []
+    most = torch.get_num_threads()
+    for threads in sorted({1, most}):
+        torch.set_num_threads(threads)
+        for name, case in CASES.items():
+            bare, whole = speeds(model, *case)
+            table.append(
+                {
+                    "method": name,
+                    "threads": threads,
+                    "bare model, rows a second": round(bare),
+                    "whole attack, rows a second": round(whole),
+                    "share": f"{whole / bare:.0%}",
+                }
+            )
+    torch.set_num_threads(most)
+    return table
+
+
+def speeds(model, method, images: int, queries: int, turns: int = 3) -> tuple[float, float]:
+    """Return rows a second of the bare model and of the attack, each the best of several that take turns."""
+    rng = np.random.default_rng(0)
+    x, full = (rng.random((k, 1, 28, 28)).astype(np.float32) for k in (images, ROWS))
+    labels, keys = np.zeros(images, int), {"method": method, "max_queries": queries, "chunk": ROWS}
+    rows = int(attack(Unbeaten(model), x, labels, **keys).queries.sum())
+    batches = rows // ROWS
+    attacks, loops = [], []
+    for _ in range(turns):
+        start = time.perf_counter()
+        attack(Unbeaten(model), x, labels, **keys)
+        middle = time.perf_counter()
+        for _ in range(batches):
+            model(full)
+        attacks.append(middle - start)
+        loops.append(time.perf_counter() - middle)
+    return batches * ROWS / min(loops), rows / min(attacks)

@@ -1,0 +1,249 @@
+"""The one call: `attack`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.attack.counted import CountedModel, Model
+from goldstein.attack.lockstep import Course, Terms, merge
+from goldstein.attack.loss import OUTPUTS
+from goldstein.attack.region import NORMS
+from goldstein.attack.result import AttackResult
+from goldstein.attack.sign import SignAveraging
+from goldstein.methods.base import Method
+from goldstein.oracle import Deterministic
+
+QUERIES = ("inside", "free")
+
+Progress = Callable[[int, int], Any]
+
+
+def attack(
+    model: Model,
+    images: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    method: Method | None = None,
+    norm: str = "linf",
+    radius: float = 0.2,
+    margin: float = 4.0,
+    targets: npt.ArrayLike | None = None,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    outputs: str | None = None,
+    max_queries: int = 10_000,
+    seed: int = 0,
+    chunk: int = 250,
+    at_once: int | None = None,
+    queries: str = "inside",
+    progress: bool | Progress = False,
+) -> AttackResult:
+    """Look for images near the given ones that a classifier gets wrong, from its scores alone.
+
+    The loss max{log Z_t − max_{i≠t} log Z_i, −θ} (targeted: max{max_{i≠target} log Z_i − log Z_target, −θ}) is
+    minimised by a zeroth-order method within ‖x − z‖ ≤ radius and the pixel range. All images advance together; an
+    image ends at its first success. The answer for an image depends on the seed and the image, not on the others or on
+    `chunk` (as far as the model's own rounding does not depend on its batches; see `torch_model`).
+
+    Parameters
+    ----------
+    model : callable
+        From float32 images (k, *shape) to scores (k, classes); `torch_model`, `sklearn_model` and `onnx_model` make
+        one. Pixels are given as they are: normalisation belongs to the model.
+    images : array_like, shape (n, *shape)
+        Originals, with pixels within `bounds`.
+    labels : array_like of int, shape (n,)
+        True classes.
+    method : Method, optional
+        Any zeroth-order method of the library, its lengths in pixels. None: `SignAveraging()`.
+    norm : {"linf", "l2"}, optional
+        How distance from the original is measured.
+    radius : float, optional
+        Largest distance.
+    margin : float, optional
+        θ, the lead beyond which the loss is flat.
+    targets : int or array_like of int, shape (n,), optional
+        Classes to reach; None: any wrong one.
+    bounds : (float, float), optional
+        Smallest and largest pixel.
+    outputs : {None, "logits", "probabilities"}, optional
+        What the scores are. None: what the model says by an attribute `outputs`, else logits.
+    max_queries : int, optional
+        Rows that the model is given for one image at most, success checks included.
+    seed : int, optional
+        Random numbers of an image come from the seed and its pixels.
+    chunk : int, optional
+        Rows in a model batch.
+    at_once : int, optional
+        Images under way at most; None: as many as it takes to fill a batch.
+    queries : {"inside", "free"}, optional
+        "inside": each row is the allowed image next to the point that the method asks for, so that the model sees only
+        allowed images and any of them can be the answer. "free": the points as they are, which may leave the set by δ;
+        then only iterates, each checked by a row of its own, can be.
+    progress : bool or callable, optional
+        True: a bar (extra: cli); or `progress(done, n)`, called when images end.
+
+    Returns
+    -------
+    AttackResult
+
+    Raises
+    ------
+    Exception
+        What the model raises, or a ValueError when its answer has the wrong shape; `.result` holds the attack so far.
+        Scores that are not finite end only the image that they belong to, with an entry in `errors`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from goldstein.attack import attack
+    >>> def model(x):  # dark images are class 0
+    ...     light = x.mean(axis=(1, 2))
+    ...     return np.stack([0.5 - light, light - 0.5], axis=1)
+    >>> res = attack(model, np.full((2, 4, 4), 0.45), [0, 0], radius=0.1)
+    >>> res.success, bool(abs(res.x - 0.45).max() <= 0.1)
+    (array([ True,  True]), True)
+    """
+    if not callable(model):
+        raise TypeError(f"The model must be callable, got {type(model).__name__}.")
+    z = _images(images, bounds)
+    n, shape = len(z), z.shape[1:]
+    classes = _labels("labels", labels, n)
+    goals = None if targets is None else _labels("targets", np.broadcast_to(np.asarray(targets), n), n)
+    if goals is not None and (goals == classes).any():
+        raise ValueError(f"A target equals its image's label, at {int(np.argmax(goals == classes))}.")
+    outputs = getattr(model, "outputs", "logits") if outputs is None else outputs
+    _check(norm, radius, margin, outputs, max_queries, seed, chunk, at_once, queries)
+    chosen = _method(method, shape, norm, radius)
+    terms = Terms(
+        chosen, norm, radius, bounds, margin, outputs, goals is not None, max_queries, seed, queries == "inside"
+    )
+    counted = CountedModel(model, n)
+    result = AttackResult(
+        x=z.astype(np.float32),
+        success=np.zeros(n, bool),
+        misclassified=np.zeros(n, bool),
+        queries=counted.queries,
+        queries_estimation=counted.estimation,
+        predicted=np.full(n, -1),
+        originals=z,
+        labels=classes,
+    )
+    under_way: dict[int, Course] = {}
+
+    def courses() -> Iterator[Course]:
+        for index in range(n):
+            goal = -1 if goals is None else int(goals[index])
+            course = Course(index, z[index], int(classes[index]), goal, terms)
+            under_way[index] = course
+            yield course
+
+    ended = 0
+    with _bar(progress, n) as show:
+
+        def done(course: Course, error: str | None) -> None:
+            nonlocal ended
+            ended += 1
+            under_way.pop(course.index)
+            _keep(result, course, error)
+            show(ended, n)
+
+        try:
+            merge(courses(), counted, shape, terms, chunk, at_once, done)
+        except BaseException as error:
+            sentence = f"Not finished: {type(error).__name__} was raised."
+            for course in under_way.values():
+                _keep(result, course, sentence)
+            for index in np.flatnonzero(counted.queries == 0):
+                result.errors[int(index)] = sentence
+            error.result = result  # type: ignore[attr-defined]
+            error.add_note(
+                f"goldstein: raised after {counted.queries.sum()} queries; `.result` holds the attack so far."
+            )
+            raise
+    return result
+
+
+def _keep(result: AttackResult, course: Course, error: str | None) -> None:
+    index = course.index
+    result.x[index] = course.x.reshape(result.x.shape[1:])
+    result.success[index], result.misclassified[index] = course.success, course.misclassified
+    result.predicted[index] = course.predicted
+    if error is not None:
+        result.errors[index] = error
+
+
+def _method(method: Method | None, shape: tuple[int, ...], norm: str, radius: float) -> Method:
+    chosen = SignAveraging() if method is None else method
+    if not isinstance(chosen, Method):
+        raise TypeError(f"method must be a method object of the library, got {type(chosen).__name__}.")
+    if isinstance(chosen, SignAveraging):
+        return chosen.within(shape, norm, radius)
+    refusal = chosen.refusal(Deterministic(len))
+    if refusal is not None:
+        raise ValueError(refusal)
+    return chosen
+
+
+def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[np.floating]:
+    z = np.asarray(images)
+    if not np.issubdtype(z.dtype, np.floating):
+        raise TypeError(f"images must be floating point with pixels in {bounds}, got {z.dtype}; divide by 255 first.")
+    if z.ndim < 2:
+        raise ValueError(f"images must have the shape (n, *image shape), got {z.shape}.")
+    low, high = bounds
+    if not low < high:
+        raise ValueError(f"bounds must be (smallest, largest) pixel, got {bounds!r}.")
+    if z.size and not (z.min() >= low and z.max() <= high):  # false for NaN too
+        raise ValueError(f"images must have pixels in [{low:g}, {high:g}], got [{z.min():g}, {z.max():g}].")
+    return z
+
+
+def _labels(name: str, given: npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
+    labels = np.asarray(given)
+    if labels.shape != (n,) or (n and not np.issubdtype(labels.dtype, np.integer)):
+        raise ValueError(f"{name} must be {n} whole numbers, got shape {labels.shape} of {labels.dtype}.")
+    if n and labels.min() < 0:
+        raise ValueError(f"{name} must be classes from 0 on, got {labels.min()}.")
+    return labels.astype(np.int64)
+
+
+def _check(
+    norm: str,
+    radius: float,
+    margin: float,
+    outputs: str,
+    max_queries: int,
+    seed: int,
+    chunk: int,
+    at_once: int | None,
+    queries: str,
+) -> None:
+    for name, value, known in (("norm", norm, NORMS), ("outputs", outputs, OUTPUTS), ("queries", queries, QUERIES)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
+    for name, number in (("radius", radius), ("margin", margin)):
+        if not (np.isfinite(number) and number > 0):
+            raise ValueError(f"{name} must be a positive number, got {number!r}.")
+    for name, count, least in (
+        ("max_queries", max_queries, 1),
+        ("chunk", chunk, 1),
+        ("at_once", at_once, 1),
+        ("seed", seed, 0),
+    ):
+        if count is None and name == "at_once":
+            continue
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {count!r}.")
+
+
+def _bar(progress: bool | Progress, n: int) -> AbstractContextManager[Progress]:
+    if progress is True:
+        from goldstein.attack.bar import Bar
+
+        return Bar(n)
+    return nullcontext(progress if callable(progress) else lambda done, n: None)

@@ -1,0 +1,46 @@
+"""The only way to the model: every row that it sees is counted here, for the image that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.attack.loss import as_scores
+from goldstein.query import Array
+
+Model = Callable[[npt.NDArray[np.float32]], Any]
+Counts = npt.NDArray[np.int64]
+
+
+class CountedModel:
+    """A model with its counters.
+
+    Attributes
+    ----------
+    queries : ndarray, shape (n,)
+        Rows that the model was given for each image.
+    estimation : ndarray, shape (n,)
+        Those among them that a method asked for; the others are success checks.
+    """
+
+    def __init__(self, model: Model, n: int) -> None:
+        self.model = model
+        self.queries: Counts = np.zeros(n, np.int64)
+        self.estimation: Counts = np.zeros(n, np.int64)
+        self.classes: int | None = None
+
+    def __call__(
+        self, rows: npt.NDArray[np.float32], owners: npt.NDArray[np.int64], estimating: npt.NDArray[np.bool_]
+    ) -> Array:
+        """Return the scores of the rows, (k, classes); row i belongs to image owners[i]."""
+        n = len(self.queries)
+        self.queries += np.bincount(owners, minlength=n)
+        self.estimation += np.bincount(owners[estimating], minlength=n)
+        scores = as_scores(self.model(rows), len(rows))
+        if self.classes not in (None, scores.shape[1]):
+            raise ValueError(f"The model returned {scores.shape[1]} classes, after {self.classes} before.")
+        self.classes = scores.shape[1]
+        return scores

@@ -1,0 +1,251 @@
+"""Many images side by side, the rows that they ask for merged into model batches of one size.
+
+Each image is a `Course`, a generator that yields rows and receives their margins, with a method's run inside and a
+random stream of its own. `merge` plays the courses: it fills batches with waiting rows, in the order in which they were
+asked, and lets further images in when rows run short. A course never learns what else was in its batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.attack.counted import CountedModel
+from goldstein.attack.loss import SURE, Labels, log_scores, margins
+from goldstein.attack.region import Region, Rows
+from goldstein.methods.base import Context, Method, Run
+from goldstein.query import Array
+
+PROBE = 37  # of so many pixels one is compared first
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is the same for all images of an attack; see `attack` for the meaning."""
+
+    method: Method
+    norm: str
+    radius: float
+    bounds: tuple[float, float]
+    margin: float
+    outputs: str
+    targeted: bool
+    max_queries: int
+    seed: int
+    inside: bool
+
+
+@dataclass
+class Waiting:
+    """Rows that were asked for, and what is known of them."""
+
+    rows: Rows
+    estimating: bool
+    margins: Array = field(init=False)
+    classes: Labels = field(init=False)
+    known: int = 0
+
+    def __post_init__(self) -> None:
+        self.margins = np.empty(len(self.rows))
+        self.classes = np.empty(len(self.rows), np.int64)
+
+    @property
+    def left(self) -> int:
+        """How many rows are not known yet."""
+        return len(self.rows) - self.known
+
+
+class Course:
+    """One image on its way.
+
+    Attributes
+    ----------
+    index, label, target : int
+        Which image, its class, and the class to reach (−1: any other).
+    x : ndarray of float32, shape (d,)
+        The adversarial image, or the last one that was tried.
+    predicted : int
+        Its class as the model has it; −1 as long as that is not known.
+    spent : int
+        Rows that the model was given for it.
+    success, misclassified : bool
+        What became of it.
+    waiting : Waiting
+        The rows that it waits for.
+    """
+
+    def __init__(self, index: int, image: npt.NDArray[np.floating], label: int, target: int, terms: Terms) -> None:
+        self.index, self.label, self.target, self.terms = index, label, target, terms
+        self.region = Region(image.ravel(), terms.norm, terms.radius, terms.bounds)
+        self.x: Rows = image.ravel().astype(np.float32)
+        self.predicted, self.spent = -1, 0
+        self.success = self.misclassified = False
+        self._tried: dict[int, int] = {}
+        self._play = self._course()
+        self.waiting = next(self._play)
+
+    def answer(self, values: Array, classes: Labels) -> bool:
+        """Take what the next rows came to; return whether the image is still on its way."""
+        waiting = self.waiting
+        start, stop = waiting.known, waiting.known + len(values)
+        waiting.margins[start:stop], waiting.classes[start:stop] = values, classes
+        waiting.known = stop
+        self.spent += len(values)
+        if waiting.left:
+            return True
+        try:
+            self.waiting = self._play.send(None)
+        except StopIteration:
+            return False
+        return True
+
+    def _course(self) -> Generator[Waiting, None, None]:
+        """Check the original; then ask, tell and check each iterate, until success or the end of the budget."""
+        method, region = self.terms.method, self.region
+        original = Waiting(self.x[None], estimating=False)
+        yield original
+        self._see(self.x, original)
+        self.misclassified = self.predicted != self.label
+        if self.misclassified:
+            return
+        context = Context(stream(self.terms.seed, self.x), None, region, self.terms.max_queries)
+        run = Run(method, region.center, context)
+        x, known = self.x, True
+        while method.finished(run.state) is None:
+            left = self.terms.max_queries - self.spent - (1 if known else 2)  # for checks of this iterate and the next
+            query = run.ask(left) if left > 0 else None
+            rows = None if query is None else self._rows(query.points)
+            if not known and (rows is None or _place(x, rows) is None) and (yield from self._check(x)):
+                return
+            if query is None or rows is None:
+                return
+            asked = Waiting(rows, estimating=True)
+            yield asked
+            if self.terms.inside and self._found(asked):
+                return
+            if not known:
+                known = self._see(x, asked)
+            before = run.x
+            run.tell(query, np.maximum(asked.margins, -self.terms.margin))
+            if run.x is not before:
+                x = region.rows(run.x[None])[0]
+                known = self._known(x) or self._see(x, asked)  # the same image is never asked twice
+        if not known and self.spent < self.terms.max_queries:
+            yield from self._check(x)
+
+    def _check(self, x: Rows) -> Generator[Waiting, None, bool]:
+        """Ask for the scores of one image; return whether it is adversarial."""
+        check = Waiting(x[None], estimating=False)
+        yield check
+        self._see(x, check)
+        return self._found(check)
+
+    def _known(self, x: Rows) -> bool:
+        """Take an iterate as tried if it was an iterate before."""
+        said = self._tried.get(hash(x.tobytes()))
+        if said is None:
+            return False
+        self.x, self.predicted = x, said
+        return True
+
+    def _see(self, x: Rows, asked: Waiting) -> bool:
+        """Take an iterate as tried if it is among the rows that were asked."""
+        place = _place(x, asked.rows)
+        if place is None:
+            return False
+        self.x, self.predicted = x, int(asked.classes[place])
+        self._tried[hash(x.tobytes())] = self.predicted
+        return True
+
+    def _rows(self, points: Array) -> Rows:
+        return self.region.rows(points) if self.terms.inside else points.astype(np.float32)
+
+    def _found(self, asked: Waiting) -> bool:
+        """Return whether one of the rows is an adversarial image, and keep the one that is most clearly so."""
+        best = int(np.argmin(asked.margins))
+        if not asked.margins[best] < -SURE:
+            return False
+        self.x, self.predicted, self.success = asked.rows[best].copy(), int(asked.classes[best]), True
+        return True
+
+
+def _place(x: Rows, rows: Rows) -> int | None:
+    """Return at which row an image stands; None when at none."""
+    few = np.flatnonzero((rows[:, ::PROBE] == x[::PROBE]).all(axis=1))
+    same = few[(rows[few] == x).all(axis=1)] if few.size else few
+    return int(same[0]) if same.size else None
+
+
+def stream(seed: int, image: Rows) -> np.random.Generator:
+    """Return the random numbers of an image: by the seed and its pixels, wherever it stands among others."""
+    digest = hashlib.sha256(image.tobytes()).digest()
+    return np.random.default_rng([seed, int.from_bytes(digest[:16])])
+
+
+def merge(
+    courses: Iterator[Course],
+    model: CountedModel,
+    shape: tuple[int, ...],
+    terms: Terms,
+    chunk: int,
+    at_once: int | None,
+    done: Callable[[Course, str | None], None],
+) -> None:
+    """Play all courses to their ends; `done` gets each that has ended, with a sentence if the model failed on it."""
+    active: deque[Course] = deque()
+    outstanding = 0
+    while True:
+        while outstanding < chunk and (at_once is None or len(active) < at_once):
+            course = next(courses, None)
+            if course is None:
+                break
+            active.append(course)
+            outstanding += course.waiting.left
+        if not active:
+            return
+        parts = _take(active, chunk)
+        sizes = [count for _, count in parts]
+        rows = np.concatenate([c.waiting.rows[c.waiting.known : c.waiting.known + count] for c, count in parts])
+        owners = np.repeat([c.index for c, _ in parts], sizes)
+        estimating = np.repeat([c.waiting.estimating for c, _ in parts], sizes)
+        scores = model(rows.reshape(-1, *shape), owners, estimating)
+        labels = np.repeat([c.label for c, _ in parts], sizes)
+        targets = np.repeat([c.target for c, _ in parts], sizes) if terms.targeted else None
+        _check_classes(max(int(labels.max()), -1 if targets is None else int(targets.max())), scores.shape[1])
+        values = margins(log_scores(scores, terms.outputs), labels, targets)
+        classes, start = scores.argmax(axis=1), 0
+        for course, count in parts:
+            outstanding -= course.waiting.left
+            active.popleft()
+            stop = start + count
+            if not np.isfinite(values[start:stop]).all():
+                done(course, f"The model returned scores that are not finite, after {course.spent} queries.")
+            elif course.answer(values[start:stop], classes[start:stop]):
+                # a query that is only partly answered goes on first
+                (active.appendleft if course.waiting.known else active.append)(course)
+                outstanding += course.waiting.left
+            else:
+                done(course, None)
+            start = stop
+
+
+def _take(active: deque[Course], chunk: int) -> list[tuple[Course, int]]:
+    """Return from which courses, in order, the next batch takes how many rows."""
+    parts, room = [], chunk
+    for course in active:
+        count = min(room, course.waiting.left)
+        parts.append((course, count))
+        room -= count
+        if room == 0:
+            break
+    return parts
+
+
+def _check_classes(largest: int, classes: int) -> None:
+    if largest >= classes:
+        raise ValueError(f"The model has {classes} classes, but there is a label or target {largest}.")

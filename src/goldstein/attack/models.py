@@ -1,0 +1,171 @@
+"""Models from other libraries as callables from images to scores: PyTorch, scikit-learn, ONNX Runtime.
+
+A matrix product may be rounded otherwise in a batch of another size, and an attack that compares values would go
+another way. So each is called with one number of rows, always: batches are cut, and the last part is filled up. At a
+fixed size a row's scores do not depend on its place or its company, and the answers of an attack not on its `chunk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.query import Array
+
+ROWS = 64
+
+Images = npt.NDArray[np.float32]
+
+
+class FixedRows:
+    """A model that is called with exactly `rows` images at a time; what is missing is filled up with the last image.
+
+    Filling up costs time on this machine and is no query: use it for models that run here, not for remote ones.
+
+    Parameters
+    ----------
+    model : callable
+        From images (rows, *shape) to scores (rows, classes).
+    rows : int, optional
+        Images in a call.
+    outputs : {"logits", "probabilities"}, optional
+        What the scores are; `attack` reads it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from goldstein.attack import FixedRows
+    >>> sizes = []
+    >>> model = FixedRows(lambda x: (sizes.append(len(x)), x.reshape(len(x), -1)[:, :2])[1], rows=4)
+    >>> model(np.zeros((6, 2, 2), np.float32)).shape, sizes
+    ((6, 2), [4, 4])
+    """
+
+    def __init__(self, model: Callable[[Images], Any], rows: int = ROWS, outputs: str = "logits") -> None:
+        if not callable(model):
+            raise TypeError(f"The model must be callable, got {type(model).__name__}.")
+        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+            raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}.")
+        self.model, self.rows, self.outputs = model, int(rows), outputs
+
+    def __call__(self, images: Images) -> Array:
+        """Return the scores of the images."""
+        parts = []
+        for start in range(0, len(images), self.rows):
+            part = images[start : start + self.rows]
+            short = self.rows - len(part)
+            if short:
+                part = np.concatenate([part, np.repeat(part[-1:], short, axis=0)])
+            scores = np.asarray(self.model(part))
+            if scores.shape[:1] != (self.rows,):
+                raise ValueError(f"The model must return a row of scores for each image, got shape {scores.shape}.")
+            parts.append(scores[: self.rows - short])
+        return np.concatenate(parts)
+
+
+def torch_model(
+    module: Callable[[Any], Any], *, rows: int = ROWS, device: Any = "cpu", outputs: str = "logits"
+) -> FixedRows:
+    """Return a PyTorch module as a model; it is put into evaluation mode. Needs the extra torch.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or callable
+        From a float32 tensor (k, *shape) to scores (k, classes).
+    rows : int, optional
+        Images in a call of the module.
+    device : torch.device or str, optional
+        Where the images are put; the module must be there.
+    outputs : {"logits", "probabilities"}, optional
+        What the module returns.
+
+    Returns
+    -------
+    FixedRows
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from goldstein.attack import attack, torch_model
+    >>> module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
+    >>> model, x = torch_model(module), np.full((2, 1, 4, 4), 0.5, np.float32)
+    >>> bool(attack(model, x, model(x).argmax(axis=1), radius=0.5).success.all())
+    True
+    """
+    torch = import_module("torch")
+    if hasattr(module, "eval"):
+        module.eval()
+
+    def scores(images: Images) -> Any:
+        pixels = torch.from_numpy(np.ascontiguousarray(images)).to(device)
+        if pixels.dim() == 4:
+            pixels = pixels.contiguous(memory_format=torch.channels_last)  # twice as fast on a CPU
+        with torch.inference_mode():
+            return module(pixels).cpu().numpy()
+
+    return FixedRows(scores, rows, outputs)
+
+
+def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
+    """Return a fitted scikit-learn classifier of flat images as a model; class i is `classifier.classes_[i]`.
+
+    Parameters
+    ----------
+    classifier : estimator
+        With predict_proba, or else with decision_function.
+    rows : int, optional
+        Images in a call.
+
+    Returns
+    -------
+    FixedRows
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from goldstein.attack import attack, sklearn_model
+    >>> x = np.random.default_rng(0).random((50, 4, 4))
+    >>> y = (x.mean(axis=(1, 2)) > 0.5).astype(int)
+    >>> model = sklearn_model(LogisticRegression(C=100).fit(x.reshape(50, 16), y))
+    >>> bool(attack(model, x, y, radius=0.3).success.any())
+    True
+    """
+    if hasattr(classifier, "predict_proba"):
+        return FixedRows(lambda images: classifier.predict_proba(_flat(images)), rows, "probabilities")
+    if not hasattr(classifier, "decision_function"):
+        raise TypeError(f"{type(classifier).__name__} has neither predict_proba nor decision_function.")
+
+    def scores(images: Images) -> Any:
+        values = np.asarray(classifier.decision_function(_flat(images)))
+        return values if values.ndim == 2 else np.stack([np.zeros_like(values), values], axis=1)
+
+    return FixedRows(scores, rows)
+
+
+def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits") -> FixedRows:
+    """Return an ONNX Runtime session as a model: its first input takes the images, its first output is the scores.
+
+    Parameters
+    ----------
+    session : onnxruntime.InferenceSession
+        Or anything with its `get_inputs`, `get_outputs` and `run`.
+    rows : int, optional
+        Images in a call; a graph with a fixed batch size needs that one.
+    outputs : {"logits", "probabilities"}, optional
+        What the scores are.
+
+    Returns
+    -------
+    FixedRows
+    """
+    images, scores = session.get_inputs()[0].name, session.get_outputs()[0].name
+    return FixedRows(lambda batch: session.run([scores], {images: batch})[0], rows, outputs)
+
+
+def _flat(images: Images) -> Images:
+    return images.reshape(len(images), -1)

@@ -1,0 +1,106 @@
+"""The images that an attack may use: within a radius of the original, and with pixels in range.
+
+The set is exact for the float32 images that the model sees and the user gets: |x − z| ≤ radius holds as NumPy evaluates
+it, in single and in double precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.projection import Projection
+from goldstein.query import Array
+
+NORMS = ("linf", "l2")
+ROUNDING = 4e-6  # relative error of a Euclidean norm that is computed in float32
+PIXEL = 2.0**-23  # absolute error of a pixel in float32, twice
+
+Rows = npt.NDArray[np.float32]
+
+
+class Region:
+    """The allowed images around one original.
+
+    It is also the projection that keeps iterates in it. Queries around an iterate are projected too (`rows`), so it
+    needs no margin: outside, the loss is extended by its value at the nearest allowed image.
+
+    Parameters
+    ----------
+    image : ndarray, shape (d,)
+        The original z.
+    norm : {"linf", "l2"}
+        How distance is measured.
+    radius : float
+        Largest distance.
+    bounds : (float, float)
+        Smallest and largest pixel.
+    """
+
+    def __init__(self, image: npt.NDArray[Any], norm: str, radius: float, bounds: tuple[float, float]) -> None:
+        self.norm, self.radius, self.bounds = norm, float(radius), bounds
+        self.center = image.astype(np.float64)
+        reach = self.radius if norm == "linf" else np.inf
+        single = image.astype(np.float32)
+        self.upper = _inwards(single, self.center, reach, bounds[1])
+        self.lower = -_inwards(-single, -self.center, reach, -bounds[0])
+
+    def __call__(self, x: Array, margin: float = 0.0) -> Array:
+        """Return the allowed image next to x."""
+        if self.norm == "linf":
+            return np.clip(x, self.lower, self.upper)
+        return np.asarray(self._near(x[None])[0])
+
+    def rows(self, points: Array) -> Rows:
+        """Return each row as the allowed image next to it, in float32."""
+        if self.norm == "l2":
+            points = self._near(points)
+        rows = points.astype(np.float32)
+        return np.clip(rows, self.lower, self.upper, out=rows)
+
+    def holds(self, margin: float) -> bool:
+        """Whether queries `margin` away stay inside: they are projected."""
+        return True
+
+    def scaled(self, scale: Array) -> Projection:
+        """Refuse: an attack works in pixels."""
+        raise TypeError("The region of an attack is in pixels and cannot be scaled.")
+
+    def _near(self, points: Array) -> Array:
+        """Project rows onto ball ∩ box: clip(z + t·(x − z)) with the largest t ≤ 1 that lies in the ball."""
+        move = points - self.center
+        room = np.where(move > 0, self.upper - self.center, self.center - self.lower)
+        length = np.abs(move)
+        slack = ROUNDING * self.radius + PIXEL * float(np.sqrt(self.center.size)) * max(map(abs, self.bounds))
+        radius = max(self.radius - slack, 0.0)
+        inside = np.minimum(length, room)
+        far = np.einsum("ij,ij->i", inside, inside) > (radius + slack / 2) ** 2  # so that twice is once
+        share = np.ones(len(points))
+        for row in np.flatnonzero(far):
+            share[row] = _share(length[row], room[row], radius)
+        return np.asarray(np.clip(self.center + share[:, None] * move, self.lower, self.upper))
+
+
+def _inwards(single: Rows, exact: Array, reach: float, bound: float) -> Rows:
+    """Return the largest float32 numbers that lie at most `reach` above the pixels, and not above `bound`."""
+    upper = np.minimum(exact + reach, bound).astype(np.float32)
+    while True:
+        rise = (upper - single).astype(np.float64)  # as float32 has it
+        wrong = (np.maximum(rise, upper - exact) > reach) | (upper > bound)
+        if not wrong.any():
+            return upper
+        upper[wrong] -= np.spacing(np.maximum(np.abs(upper), np.abs(single)))[wrong]  # what the difference is exact to
+
+
+def _share(length: Array, room: Array, radius: float) -> float:
+    """Solve Σ min(t·length_i, room_i)² = radius² for t."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        full = np.where(length > 0, room / length, np.inf)  # the t at which a pixel meets its bound
+    order = np.argsort(full)
+    met = np.concatenate([[0.0], np.cumsum(room[order] ** 2)[:-1]])
+    free = np.cumsum((length[order] ** 2)[::-1])[::-1]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        t = np.sqrt(np.maximum(radius**2 - met, 0.0) / free)
+    return float(t[np.argmax(t <= full[order])])

@@ -1,0 +1,121 @@
+"""What an attack returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.query import Array
+
+Flags = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(repr=False)
+class AttackResult:
+    """Adversarial images, and what they cost.
+
+    Attributes
+    ----------
+    x : ndarray of float32, shape (n, *shape)
+        The adversarial image where there is success, else the last one tried; always within the radius and in range.
+    success : ndarray of bool, shape (n,)
+        Whether the model, right about the original, is wrong about x (targeted: says the target).
+    misclassified : ndarray of bool, shape (n,)
+        Images that the model had wrong from the start: not attacked, one query each.
+    queries : ndarray of int, shape (n,)
+        Rows that the model saw for each image, success checks included. The budget binds this number.
+    queries_estimation : ndarray of int, shape (n,)
+        The same without success checks, as papers count.
+    predicted : ndarray of int, shape (n,)
+        The model's class of x as it was last seen; −1 where it was never seen.
+    errors : dict
+        Index -> sentence, for the images that the model failed on.
+    originals, labels : ndarray
+        The images and classes that were given.
+    """
+
+    x: npt.NDArray[np.float32]
+    success: Flags
+    misclassified: Flags
+    queries: Counts
+    queries_estimation: Counts
+    predicted: Counts
+    originals: npt.NDArray[Any]
+    labels: Counts
+    errors: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def attacked(self) -> Flags:
+        """The images that count in rates: all but those that were misclassified from the start."""
+        return ~self.misclassified
+
+    def curve(self, at: npt.ArrayLike, *, checks: bool = True) -> Array:
+        """Return the share of the attacked images that were won with at most so many queries.
+
+        Parameters
+        ----------
+        at : array_like
+            Numbers of queries.
+        checks : bool, optional
+            Count success checks too; False counts estimation only.
+
+        Returns
+        -------
+        ndarray, of the shape of `at`; NaN when no image was attacked
+        """
+        limits = np.asarray(at, float)
+        cost = np.sort((self.queries if checks else self.queries_estimation)[self.success])
+        attacked = int(self.attacked.sum())
+        won = np.searchsorted(cost, limits, side="right")
+        return np.asarray(won / attacked if attacked else np.full(limits.shape, np.nan))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers that describe the attack; queries are those of the images that were won."""
+        attacked, won = int(self.attacked.sum()), int(self.success.sum())
+        spent, estimating = self.queries[self.success], self.queries_estimation[self.success]
+        return {
+            "images": len(self.queries),
+            "misclassified": int(self.misclassified.sum()),
+            "attacked": attacked,
+            "success": won,
+            "success_rate": won / attacked if attacked else float("nan"),
+            "mean_queries": float(spent.mean()) if won else float("nan"),
+            "median_queries": float(np.median(spent)) if won else float("nan"),
+            "mean_queries_estimation": float(estimating.mean()) if won else float("nan"),
+            "median_queries_estimation": float(np.median(estimating)) if won else float("nan"),
+            "total_queries": int(self.queries.sum()),
+            "errors": len(self.errors),
+        }
+
+    def __repr__(self) -> str:
+        said = self.summary()
+        text = (
+            f"AttackResult: {said['success']} of {said['attacked']} images won, {said['misclassified']} more were "
+            f"misclassified before"
+        )
+        if said["success"]:
+            text += f"; median {said['median_queries']:g} queries, mean {said['mean_queries']:.1f}"
+        return text + (f"; {said['errors']} errors" if self.errors else "")
+
+    def contact_sheet(self, path: str | Path, count: int = 10) -> Path:
+        """Draw the first won images: original, adversarial, difference. Needs the extra plot.
+
+        Parameters
+        ----------
+        path : path-like
+            Where the picture goes.
+        count : int, optional
+            How many images; when fewer were won, others fill up.
+
+        Returns
+        -------
+        Path
+        """
+        from goldstein.attack.sheet import draw
+
+        return draw(self, Path(path), count)

@@ -1,0 +1,56 @@
+"""The contact sheet: original, adversarial and difference of a few images (extra: plot)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from goldstein.attack.result import AttackResult
+from goldstein.attack.tiles import layout
+
+
+def draw(result: AttackResult, path: Path, count: int) -> Path:
+    """Write a picture with three rows and up to `count` columns."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    won, rest = np.flatnonzero(result.success), np.flatnonzero(~result.success)
+    chosen = np.concatenate([won, rest])[: max(count, 1)]
+    if chosen.size == 0:
+        raise ValueError("There are no images to draw.")
+    figure, axes = plt.subplots(
+        3, chosen.size, figsize=(1.1 * chosen.size + 0.6, 4.0), layout="constrained", squeeze=False
+    )
+    gray = {"cmap": "gray", "vmin": 0.0, "vmax": 1.0}
+    for column, index in enumerate(chosen):
+        before, after = _picture(result.originals[index]), _picture(result.x[index])
+        change = after - before
+        reach = float(np.abs(change).max()) or 1.0
+        axes[0, column].imshow(before, **gray)
+        axes[1, column].imshow(after, **gray)
+        shown = change if change.ndim == 2 else (change / reach + 1) / 2
+        axes[2, column].imshow(shown, cmap="RdBu_r", vmin=-reach, vmax=reach)
+        axes[0, column].set_title(f"{result.labels[index]}", fontsize=9)
+        said = f"{result.predicted[index]}" if result.success[index] else "not won"
+        axes[1, column].set_title(said, fontsize=9)
+        axes[2, column].set_xlabel(f"{result.queries[index]:,}", fontsize=8)
+    for row, name in enumerate(("original", "adversarial", "difference\nand queries")):
+        axes[row, 0].set_ylabel(name, fontsize=9)
+    for axis in axes.flat:
+        axis.set_xticks([])
+        axis.set_yticks([])
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+    return path
+
+
+def _picture(image: Any) -> Any:
+    """Return an image as matplotlib wants it: (height, width), or with three channels last."""
+    channels, height, width, first = layout(image.shape)
+    grid = np.asarray(image, float).reshape((channels, height, width) if first else (height, width, channels))
+    grid = np.moveaxis(grid, 0, -1) if first else grid
+    return grid[..., 0] if channels not in (3, 4) else np.clip(grid[..., :3], -1, 1)

@@ -1,0 +1,251 @@
+"""Dual averaging with a sign step: the library's default method for attacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.attack.tiles import CoarseToFine, tiles
+from goldstein.methods.base import Context
+from goldstein.methods.zeroth_order import Batch, Draw, SmoothedState, ZerothOrder
+from goldstein.query import Array, Query
+from goldstein.smoothing import Central, LeaveOneOut
+
+STEPS = ("sign", "euclidean")
+GROUPS = 16  # a grid is gone through in so many groups of tiles at least
+
+
+@dataclass
+class SignState(SmoothedState):
+    """State of `SignAveraging`.
+
+    Attributes
+    ----------
+    origin, dual : ndarray
+        The original z, and G, the sum of the unit estimates.
+    best : float
+        The value at x while the search goes on.
+    place, changed : int
+        How many tiles the search has tried, and how many it had when it last turned one over.
+    joint : ndarray or None
+        The G that changes several tiles at once, to be tried next.
+    averaged : int
+        Estimates in G.
+    """
+
+    origin: Array = field(default_factory=lambda: np.empty(0))
+    dual: Array = field(default_factory=lambda: np.empty(0))
+    best: float = np.nan
+    place: int = 0
+    changed: int = 0
+    joint: Array | None = None
+    averaged: int = 0
+
+
+@dataclass(frozen=True)
+class SignAveraging(ZerothOrder):
+    """Dual averaging that knows the ball: x = proj(z − κ sign(G)), G the running sum of unit-normalised estimates.
+
+    A linear function has its minimum over an ℓ∞ ball at a corner, so the step goes there at once, and what is averaged
+    is the gradient. Before that comes a search from coarse to fine: signs of whole tiles of the image are turned over
+    wherever that lowers the loss, and G starts from the signs found. Every image that is asked for can be the answer.
+
+    Parameters
+    ----------
+    delta : float, optional
+        Smoothing radius δ of the estimates, in pixels.
+    batch_size : int, optional
+        Directions in an estimate.
+    step : {None, "sign", "euclidean"}, optional
+        "sign": x = proj(z − κ sign(G)). "euclidean": x = proj(z − κ √d G/‖G‖), the same length along G itself (ℓ2: κ
+        G/‖G‖). None: the sign for ℓ∞, Euclidean for ℓ2.
+    search : int or None, optional
+        Tiles a side at which the search ends; it goes through 1, 2, 4, … None: no search.
+    group : int, optional
+        Tiles that the search tries at one iterate, at most, and no more than a sixteenth of the grid's, so that coarse
+        grids are gone through one by one. Those that lower the loss are then turned over together, unless that is
+        worse than the best of them alone.
+    rounds : int, optional
+        How often the search goes from coarse to fine before averaging begins.
+    weight : float, optional
+        Size of the entries that G starts with after a search; a unit estimate has entries of about 1/√d.
+    resolution : int or None, optional
+        Tiles a side on which the first directions of averaging are constant; None: pixels from the start.
+    release : int, optional
+        Estimates after which directions are free of those tiles.
+    estimator : {"loo", "central"}, optional
+        One value for each direction compared with their mean, or two.
+    shape, norm, radius
+        Of the images and the ball; `attack` sets them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from goldstein.attack import SignAveraging, attack
+    >>> def model(x):
+    ...     return np.stack([0.5 - x[:, 0, 0], x[:, 0, 0] - 0.5], axis=1)
+    >>> attack(model, np.full((1, 4, 4), 0.4), [0], method=SignAveraging(search=None)).success
+    array([ True])
+    """
+
+    delta: float = 0.1
+    batch_size: int = 20
+    step: str | None = None
+    search: int | None = 32
+    group: int = 8
+    rounds: int = 2
+    weight: float = 0.1
+    resolution: int | None = None
+    release: int = 20
+    estimator: str | Central | LeaveOneOut = "loo"
+    shape: tuple[int, ...] | None = None
+    norm: str = "linf"
+    radius: float = 0.2
+    name: ClassVar[str] = "sign averaging"
+    deterministic_only: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self._check(
+            self.delta,
+            batch_size=self.batch_size,
+            search=self.search,
+            group=self.group,
+            rounds=self.rounds,
+            resolution=self.resolution,
+            release=self.release,
+        )
+        if self.step is not None and self.step not in STEPS:
+            raise ValueError(f"step must be None or one of {', '.join(STEPS)}; got {self.step!r}.")
+        for name, value in (("weight", self.weight), ("radius", self.radius)):
+            if not (np.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be a positive number, got {value!r}.")
+
+    @property
+    def uses_horizon(self) -> bool:
+        return False
+
+    def within(self, shape: tuple[int, ...], norm: str, radius: float) -> SignAveraging:
+        """Return the same method for images of one shape and a ball around each."""
+        return replace(self, shape=shape, norm=norm, radius=radius)
+
+    @cached_property
+    def _tiles(self) -> CoarseToFine | None:
+        if self.search is None:
+            return None
+        if self.shape is None:
+            raise ValueError("A search needs the shape of the images: use the method in attack, or give shape=.")
+        return CoarseToFine(self.shape, self.search, self.rounds)
+
+    def init(self, x: Array, context: Context) -> SignState:
+        state = SignState(x, origin=x.copy(), dual=np.zeros(x.size))
+        if self._tiles is not None:
+            state.dual = np.full(x.size, -self.weight)
+            self._move(state, context)
+        return state
+
+    def ask(self, state: SignState, context: Context, limit: int | None) -> Query | None:
+        if not self._searching(state):
+            return self._query([state.x], self.batch_size, context, limit, "estimate", self._draw(state))
+        if limit is not None and limit < 1:
+            return None
+        if np.isnan(state.best):
+            return Query(self._corner(state, state.dual)[None], memory=Batch(state.dual, 1, "start"))
+        if state.joint is not None:
+            return Query(self._corner(state, state.joint)[None], memory=Batch(state.joint, 1, "joint"))
+        tiles, place = self._tiles, state.place
+        assert tiles is not None
+        first, end = tiles.grid(place)
+        group = min(self.group, max(1, (end - first) // GROUPS), end - place)
+        stop = place + (group if limit is None else min(group, limit))
+        base = state.x if self.norm == "linf" else self._corner(state, state.dual)  # there pixels do not hang together
+        points = np.repeat(base[None], stop - place, axis=0)
+        length = self._length(base.size)
+        for row, tile in enumerate(range(place, stop)):
+            pixels = tiles[tile]
+            points[row, pixels] = state.origin[pixels] + length * np.sign(state.dual[pixels])
+        return Query(points, memory=Batch(state.dual, 1, "tiles"))
+
+    def tell(self, state: SignState, context: Context, query: Query, values: Array) -> None:
+        purpose, dual = query.memory.purpose, state.dual
+        if purpose == "estimate":
+            reading = self._read(state, context, query, values)
+            if not reading.empty:
+                self._average(state, reading.estimate())
+        elif purpose == "tiles":
+            self._turn(state, values)
+        elif np.isnan(state.best) or values[0] < state.best:  # the start, or lower than the best tile alone
+            state.dual, state.best = query.memory.w, float(values[0])
+        if purpose == "joint":
+            state.joint, state.changed = None, state.place
+        if state.dual is not dual or not self._searching(state):
+            self._move(state, context)
+        state.nit += 1
+
+    def _searching(self, state: SignState) -> bool:
+        """Whether the search goes on: not once every tile has been tried at the same signs."""
+        if self._tiles is None or state.joint is not None:
+            return self._tiles is not None
+        return state.place < len(self._tiles) and state.place - state.changed < len(self._tiles) // self.rounds
+
+    def _turn(self, state: SignState, values: Array) -> None:
+        """Turn over the tile that lowers the loss most; if others do too, try all of them together next."""
+        tiles, dual = self._tiles, state.dual
+        assert tiles is not None
+        lower = np.flatnonzero(values < state.best)
+        if lower.size:
+            first = int(np.nanargmin(values))
+            state.best, state.dual = float(values[first]), _turned(dual, [tiles[state.place + first]])
+            if lower.size > 1:
+                state.joint = _turned(dual, [tiles[state.place + int(row)] for row in lower])
+        state.place += len(values)
+        state.changed = state.place if lower.size else state.changed
+        state.value = state.best
+
+    def _average(self, state: SignState, estimate: Array) -> None:
+        state.gradient_norm = float(np.linalg.norm(estimate))
+        if state.gradient_norm > 0:
+            state.dual = state.dual + estimate / state.gradient_norm
+        state.averaged += 1
+
+    def _move(self, state: SignState, context: Context) -> None:
+        """Go from the origin to where G points."""
+        dual, length = state.dual, self._length(state.dual.size)
+        step = self.step or ("sign" if self.norm == "linf" else "euclidean")
+        if step == "sign" or self._searching(state):
+            state.x = context.projected(self._corner(state, dual), 0.0)
+        else:
+            norm = float(np.linalg.norm(dual)) or 1.0
+            state.x = context.projected(state.origin - length * np.sqrt(dual.size) / norm * dual, 0.0)
+        state.step = length
+
+    def _corner(self, state: SignState, dual: Array) -> Array:
+        return np.asarray(state.origin - self._length(dual.size) * np.sign(dual))
+
+    def _length(self, d: int) -> float:
+        """Return how far a corner lies from the origin in each pixel."""
+        return self.radius if self.norm == "linf" else self.radius / float(np.sqrt(d))
+
+    def _draw(self, state: SignState) -> Draw | None:
+        """Return how directions are drawn: constant on tiles until they are released."""
+        if self.resolution is None or state.averaged >= self.release or self.shape is None:
+            return None
+        number = tiles(self.shape, self.resolution)
+        count = int(number.max()) + 1
+
+        def coarse(rng: np.random.Generator, k: int, d: int) -> Array:
+            w = rng.standard_normal((k, count))[:, number]
+            return np.asarray(w / np.linalg.norm(w, axis=1, keepdims=True))
+
+        return coarse
+
+
+def _turned(dual: Array, parts: list[npt.NDArray[np.intp]]) -> Array:
+    """Return G with other signs on some tiles."""
+    turned = dual.copy()
+    for pixels in parts:
+        turned[pixels] *= -1
+    return turned

@@ -1,0 +1,85 @@
+"""Images as grids of tiles: from a few large squares to single pixels."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+CHANNELS = (1, 3, 4)
+
+
+def layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
+    """Return channels, height and width of an image, and whether channels come first.
+
+    (h, w); (c, h, w) or (h, w, c) with c of 1, 3 or 4. Anything else is one row of pixels.
+    """
+    if len(shape) == 2:
+        return 1, shape[0], shape[1], True
+    if len(shape) == 3 and shape[0] in CHANNELS:
+        return shape[0], shape[1], shape[2], True
+    if len(shape) == 3 and shape[2] in CHANNELS:
+        return shape[2], shape[0], shape[1], False
+    return 1, 1, math.prod(shape), True
+
+
+@lru_cache(maxsize=64)
+def tiles(shape: tuple[int, ...], resolution: int) -> npt.NDArray[np.intp]:
+    """Return for each pixel of the flat image the number of its tile, on a grid of `resolution` tiles a side.
+
+    A side with fewer pixels than that has a tile for each of them; channels have tiles of their own.
+    """
+    channels, height, width, first = layout(shape)
+    down, across = min(resolution, height), min(resolution, width)
+    i, j = np.arange(height) * down // height, np.arange(width) * across // width
+    grid = i[:, None] * across + j
+    stack = np.arange(channels)[:, None, None] * (down * across) + grid
+    flat = np.ascontiguousarray(stack if first else np.moveaxis(stack, 0, -1)).ravel()
+    flat.setflags(write=False)
+    return flat
+
+
+class CoarseToFine:
+    """All tiles of a search: grids of 1, 2, 4, … tiles a side up to `finest` or to pixels, `rounds` times over.
+
+    Within a grid tiles come from the middle of the image outwards.
+    """
+
+    def __init__(self, shape: tuple[int, ...], finest: int, rounds: int) -> None:
+        _, height, width, _ = layout(shape)
+        sides = [2**k for k in range(finest.bit_length())]
+        pixels = next((k for k, side in enumerate(sides) if side >= max(height, width)), len(sides) - 1)
+        levels = [_level(shape, side) for side in sides[: pixels + 1]]
+        self._levels = levels * rounds
+        self._starts = [0, *np.cumsum([len(bounds) - 1 for _, bounds in self._levels]).tolist()]
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, place: int) -> npt.NDArray[np.intp]:
+        """Return the pixels of a tile."""
+        level = bisect_right(self._starts, place) - 1
+        pixels, bounds = self._levels[level]
+        tile = place - self._starts[level]
+        return pixels[bounds[tile] : bounds[tile + 1]]
+
+    def grid(self, place: int) -> tuple[int, int]:
+        """Return where the grid begins and ends that a tile belongs to."""
+        level = bisect_right(self._starts, place)
+        return int(self._starts[level - 1]), int(self._starts[level])
+
+
+def _level(shape: tuple[int, ...], side: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the pixels of a grid, sorted by tile from the middle outwards, and where each tile begins."""
+    channels, height, width, first = layout(shape)
+    number = tiles(shape, side)
+    row, column = np.indices((height, width)) - np.array([(height - 1) / 2, (width - 1) / 2])[:, None, None]
+    far = np.repeat(np.hypot(row, column)[None], channels, axis=0)
+    distance = (far if first else np.moveaxis(far, 0, -1)).ravel()
+    members = np.bincount(number)
+    rank = np.argsort(np.argsort(np.bincount(number, distance) / members, kind="stable"), kind="stable")
+    pixels = np.argsort(rank[number], kind="stable")
+    return pixels, np.concatenate([[0], np.cumsum(members[np.argsort(rank)])])

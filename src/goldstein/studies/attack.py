@@ -1,0 +1,370 @@
+"""The paper's second experiment, Figure 2, with every query counted: `goldstein reproduce attack`.
+
+Untargeted black-box attacks on LeNet, κ = 0.2 in ℓ∞, θ = 4. Settings are tuned on training images by successive
+halving: all settings of a grid on a few images, the better third on more, and so on, each image with the whole tuning
+budget. The best is run on test images. A query is a row that the network sees; the budget binds all of them, the
+success checks included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.attack import attack
+from goldstein.studies import attack_references, lenet
+from goldstein.studies.attack_curves import compare, summary
+from goldstein.studies.attack_methods import Entry, Setting, entries, settings
+from goldstein.studies.attack_references import SQUARE
+from goldstein.studies.cells import Cells
+from goldstein.studies.lenet import Floats, LeNet
+from goldstein.studies.record import provenance
+
+RADIUS, MARGIN = 0.2, 4.0  # κ in pixels, and θ
+SEED = 0
+BLOCK = 250  # images in a piece of the study
+PGD = "PGD, with gradients"
+COMPARED = (  # which differences are worked out, image by image
+    ("GFM+, paper grid", "GFM, paper grid"),
+    ("GFM+, wide grid", "GFM, wide grid"),
+    ("GFM+, paper grid", "public ordering, paper grid"),
+    ("GFM+, wide grid", "public ordering, wide grid"),
+    ("default", "GFM, wide grid"),
+    ("default", SQUARE),
+)
+
+Images = tuple[Floats, npt.NDArray[np.int64]]
+Counts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of the study is run.
+
+    `rounds` are the numbers of training images after which the better third of the settings goes on.
+    """
+
+    images: int = 1000
+    max_queries: int = 10_000
+    rounds: tuple[int, ...] = (24, 48, 100)
+    tuning_queries: int = 5_000
+    schedule: str = "short"
+
+
+FULL = Scale()
+QUICK = Scale(images=30, max_queries=1_000, rounds=(4, 8), tuning_queries=500, schedule="quick")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set with its network; images are in the order in which the study takes them."""
+
+    name: str
+    model: LeNet
+    tuning: Images
+    report: Images
+    network: Mapping[str, Any]
+
+    @property
+    def weights(self) -> str:
+        """What tells the network from others."""
+        return lenet.digest(self.model.weights)
+
+
+def shuffled(images: Floats, labels: npt.NDArray[np.int64], most: int) -> Images:
+    """Return the first of the images in a random order that is always the same."""
+    order = np.random.default_rng(SEED).permutation(len(images))[:most]
+    return images[order], labels[order]
+
+
+def load(
+    scale: Scale, weights: Path, data: Path | None = None, told: Callable[[str], Any] | None = None
+) -> list[Problem]:
+    """Return the two problems; a network that has no file in `weights` yet is trained first."""
+    problems = []
+    for name in lenet.DATA:
+
+        def say(epoch: int, loss: float, name: str = name) -> None:
+            if told is not None:
+                told(f"training {name}, epoch {epoch}")
+
+        model = lenet.trained(name, weights, schedule=scale.schedule, data=data, told=say)
+        network = lenet.summary(name, model, scale.schedule, data)
+        tuning = shuffled(*lenet.pixels(name, "train", data), scale.rounds[-1])
+        report = shuffled(*lenet.pixels(name, "test", data), scale.images)
+        problems.append(Problem(name, model, tuning, report, network))
+    return problems
+
+
+class Study:
+    """The study on its way: what is done is in `cells`, the rest is run by as many threads as there are cores."""
+
+    def __init__(self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any]) -> None:
+        self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
+        self.jobs, self.entries = jobs or os.cpu_count() or 1, entries()
+
+    def cost(self) -> float:
+        """Return the rows that a data set takes at most."""
+        first, *rest = pairwise((0, *self.scale.rounds))
+        tried = sum(len(settings(family, "wide")) for family in ("GFM", "GFM+"))
+        tuning, left = tried * (first[1] - first[0]), tried
+        for start, stop in rest:
+            left = -(-left // 3)
+            tuning += left * (stop - start)
+        report = (len(self.entries) + attack_references.has_art()) * self.scale.images
+        return float(tuning * self.scale.tuning_queries + report * self.scale.max_queries)
+
+    def dataset(self, problem: Problem) -> dict[str, Any]:
+        """Tune and run on one data set; return its part of the results."""
+        tuned: dict[tuple[str, str], tuple[Setting, list[Any]]] = {}
+        runs: dict[str, Counts] = {}
+        methods: dict[str, Any] = {}
+        for key, entry in self.entries.items():
+            setting: Setting = {}
+            if entry.grid is not None:
+                family = "GFM" if entry.family == "GFM" else "GFM+"  # whose setting the public ordering gets
+                if (family, entry.grid) not in tuned:
+                    tuned[family, entry.grid] = self._tune(problem, f"{family}, {entry.grid} grid")
+                setting, table = tuned[family, entry.grid]
+            runs[key] = self._report(problem, entry, setting)
+            methods[key] = {"setting": setting, **summary(runs[key], self.scale.max_queries)}
+            if entry.grid is not None and entry.family == family:
+                methods[key]["tuning"] = table
+        if attack_references.has_art():
+            runs[SQUARE] = self._square(problem)
+            methods[SQUARE] = {"setting": {"p": attack_references.SQUARE_SHARE}}
+            methods[SQUARE] |= summary(runs[SQUARE], self.scale.max_queries)
+        most = self.scale.max_queries
+        pairs = [(one, other) for one, other in COMPARED if other in runs]
+        differences = [{"of": a, "from": b, **compare(runs[a], runs[b], most)} for a, b in pairs]
+        return {
+            "network": problem.network,
+            "pgd": self._pgd(problem),
+            "methods": methods,
+            "differences": differences,
+        }
+
+    def _tune(self, problem: Problem, key: str) -> tuple[Setting, list[Any]]:
+        """Return the best setting of an entry's grid and a row for each: values, images tried, mean queries.
+
+        An image that is not won counts with the whole budget, so that the mean is the area above the success curve.
+        """
+        entry, scale = self.entries[key], self.scale
+        assert entry.grid is not None
+        grid = settings(entry.family, entry.grid)
+        alive, table = list(range(len(grid))), [[*setting.values(), 0, np.inf] for setting in grid]
+        spent: list[list[int]] = [[] for _ in grid]
+        for start, stop in pairwise((0, *scale.rounds)):
+            if start:
+                alive = _better(table, alive)
+            tasks = [(grid[k], start, stop) for k in alive]
+            for k, counts in zip(alive, self._runs(problem, entry, "train", tasks, scale.tuning_queries), strict=True):
+                spent[k] += capped(counts, scale.tuning_queries)
+                table[k][-2:] = stop, round(float(np.mean(spent[k] or [scale.tuning_queries])), 1)
+        return grid[min(alive, key=lambda k: table[k][-1])], table
+
+    def _report(self, problem: Problem, entry: Entry, setting: Setting) -> Counts:
+        cuts = [*range(0, self.scale.images, BLOCK), self.scale.images]
+        tasks = [(setting, start, stop) for start, stop in pairwise(cuts)]
+        return _joined(self._runs(problem, entry, "test", tasks, self.scale.max_queries))
+
+    def _runs(
+        self, problem: Problem, entry: Entry, split: str, tasks: Sequence[tuple[Setting, int, int]], budget: int
+    ) -> list[Counts]:
+        """Return the attacks with these settings on these images, in that order; saved ones are not run again."""
+        specs = [self._spec(problem, entry.family, split, *task, budget) for task in tasks]
+        results = [self.cells.get(spec) for spec in specs]
+        missing = [k for k, result in enumerate(results) if result is None]
+        self.advance(sum(float(stop - start) * budget for _, start, stop in tasks) - _rows(tasks, missing, budget))
+        pool = ThreadPoolExecutor(self.jobs, initializer=_one_thread)
+        try:
+            futures = {pool.submit(self._attack, problem, entry, split, *tasks[k], budget): k for k in missing}
+            for future in as_completed(futures):
+                k = futures[future]
+                results[k] = self.cells.put(specs[k], future.result())
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return [result for result in results if result is not None]
+
+    def _attack(
+        self, problem: Problem, entry: Entry, split: str, setting: Setting, start: int, stop: int, budget: int
+    ) -> Counts:
+        images, labels = problem.tuning if split == "train" else problem.report
+        ended = 0
+
+        def progress(done: int, n: int) -> None:
+            nonlocal ended
+            self.advance(float(done - ended) * budget)
+            ended = done
+
+        result = attack(
+            problem.model,
+            images[start:stop],
+            labels[start:stop],
+            method=entry.build(setting),
+            radius=RADIUS,
+            margin=MARGIN,
+            max_queries=budget,
+            seed=SEED,
+            queries=entry.queries,
+            progress=progress,
+        )
+        if result.errors:
+            raise RuntimeError(f"{problem.name}, {entry.family}: {next(iter(result.errors.values()))}")
+        return {
+            "queries": result.queries,
+            "estimation": result.queries_estimation,
+            "success": result.success.astype(int),
+            "misclassified": result.misclassified.astype(int),
+        }
+
+    def _square(self, problem: Problem) -> Counts:
+        """Run Square Attack, in blocks that are saved."""
+        parts = []
+        for start, stop in pairwise([*range(0, self.scale.images, BLOCK), self.scale.images]):
+            setting = {"p": attack_references.SQUARE_SHARE}
+            spec = self._spec(problem, SQUARE, "test", setting, start, stop, self.scale.max_queries)
+            spec |= {"art": version("adversarial-robustness-toolbox")}
+            found = self.cells.get(spec)
+            if found is None:
+                images, labels = (part[start:stop] for part in problem.report)
+                most = self.scale.max_queries
+                with ThreadPoolExecutor(1, initializer=_one_thread) as pool:
+                    task = partial(attack_references.square, radius=RADIUS, max_queries=most, seed=SEED)
+                    found = self.cells.put(spec, pool.submit(task, problem.model, images, labels).result())
+            self.advance(float(stop - start) * self.scale.max_queries)
+            parts.append(found)
+        return _joined(parts)
+
+    def _pgd(self, problem: Problem) -> dict[str, Any]:
+        spec = self._spec(problem, PGD, "test", {}, 0, self.scale.images, attack_references.PGD_STEPS)
+        found = self.cells.get(spec)
+        if found is None:
+            images, labels = problem.report
+            right = problem.model(images).argmax(axis=1) == labels
+            won = attack_references.pgd(problem.model, images[right], labels[right], radius=RADIUS)
+            found = self.cells.put(spec, {"attacked": int(right.sum()), "won": int(sum(won))})
+        return found
+
+    def _spec(
+        self, problem: Problem, family: str, split: str, setting: Setting, start: int, stop: int, budget: int
+    ) -> dict[str, Any]:
+        where = {"data": problem.name, "weights": problem.weights, "split": split, "images": [start, stop]}
+        versions = {"goldstein": version("goldstein")}
+        return {"what": family, "setting": setting, **where, "queries": budget, "seed": SEED, **versions}
+
+
+def capped(counts: Counts, budget: int) -> list[int]:
+    """Return the queries of each attacked image, the whole budget where it was not won."""
+    rows = zip(counts["queries"], counts["success"], counts["misclassified"], strict=True)
+    return [int(queries) if won else budget for queries, won, wrong in rows if not wrong]
+
+
+def _better(table: Sequence[Sequence[Any]], alive: Sequence[int]) -> list[int]:
+    """Return the better third of the settings, by mean queries."""
+    return sorted(sorted(alive, key=lambda k: table[k][-1])[: -(-len(alive) // 3)])
+
+
+def _rows(tasks: Sequence[tuple[Setting, int, int]], which: Sequence[int], budget: int) -> float:
+    return sum(float(tasks[k][2] - tasks[k][1]) * budget for k in which)
+
+
+def _joined(parts: Sequence[Counts]) -> Counts:
+    return {key: [item for part in parts for item in part[key]] for key in parts[0]}
+
+
+def _one_thread() -> None:
+    """Let each job have one thread: then a run does not depend on how many there are."""
+    torch: Any = import_module("torch")
+    torch.set_num_threads(1)
+
+
+def run(
+    out: Path,
+    *,
+    quick: bool = False,
+    images: int | None = None,
+    max_queries: int | None = None,
+    data: Path | None = None,
+    docs: Path | None = None,
+    jobs: int | None = None,
+    weights: Path | None = None,
+    scale: Scale | None = None,
+    problems: Callable[[], list[Problem]] | None = None,
+) -> dict[str, Any]:
+    """Run the study; leave results.json, a figure and a table in `out`, and the table in `docs` if that is named.
+
+    Parameters
+    ----------
+    out : Path
+        Folder; what was saved there by an earlier start is not run again.
+    quick : bool
+        A few images and small budgets, and a network trained for two epochs.
+    images, max_queries : int, optional
+        Test images of each data set (up to 10,000) and queries for each, if others than 1,000 and 10,000.
+    data : Path, optional
+        Folder with the data files; see `goldstein.datasets`.
+    docs : Path, optional
+        Markdown file with the markers between which the table goes.
+    jobs : int, optional
+        Attacks at a time; None: as many as there are cores.
+    weights : Path, optional
+        Folder with trained networks; None: `out`/weights. What is missing is trained first.
+    scale, problems : optional
+        Another scale, and other problems than the two.
+    """
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from goldstein.studies import attack_report
+
+    chosen = scale or (QUICK if quick else FULL)
+    chosen = replace(chosen, images=images or chosen.images, max_queries=max_queries or chosen.max_queries)
+    columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    sets: dict[str, Any] = {}
+    with Progress(*columns, TimeRemainingColumn()) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # settings of the grid that are too wild; their rates say it
+        task = progress.add_task("loading", total=None)
+        told = partial(progress.update, task)
+        make = problems or partial(load, chosen, weights or out / "weights", data, lambda said: told(description=said))
+        todo = make()
+        study = Study(out, chosen, jobs, partial(progress.advance, task))
+        told(total=study.cost() * len(todo))
+        if not attack_references.has_art():
+            progress.console.print(f"{SQUARE} is left out: pip install adversarial-robustness-toolbox adds it.")
+        for problem in todo:
+            told(description=problem.name)
+            sets[problem.name] = study.dataset(problem)
+    given = {"images": images, "max-queries": max_queries}
+    options = " --quick" * quick + "".join(f" --{key} {value}" for key, value in given.items() if value)
+    results = {
+        **provenance("goldstein reproduce attack" + options),
+        "radius": RADIUS,
+        "margin": MARGIN,
+        "images": chosen.images,
+        "max_queries": chosen.max_queries,
+        "tuning": {"images": list(chosen.rounds), "max_queries": chosen.tuning_queries},
+        "datasets": sets,
+    }
+    (out / "results.json").write_text(json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
+    attack_report.write(results, out, docs)
+    return results

@@ -1,0 +1,120 @@
+"""Attacks that the study compares with: Square Attack of the Adversarial Robustness Toolbox, and PGD with gradients."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.attack.counted import CountedModel, Model
+from goldstein.studies.lenet import CHUNK, Floats, LeNet
+
+SQUARE = "Square Attack (ART)"
+SQUARE_SHARE = 0.3  # p: the share of the pixels that a square has at the start
+PGD_STEPS = 100
+
+Labels = npt.NDArray[np.int64]
+
+
+class Remembering:
+    """A counted model that is never asked the same row of an image twice, for ART's Square Attack.
+
+    In each iteration ART asks for all images, then twice for those that are still classified right. Most of these rows
+    were asked before. `asked` counts all rows of an image up to its success; what reaches the model, and is charged,
+    are the different ones.
+    """
+
+    def __init__(self, model: Model, images: Floats, labels: Labels) -> None:
+        self.counted, self.labels = CountedModel(model, len(images)), labels
+        self.asked = np.zeros(len(images), np.int64)
+        self.right = np.ones(len(images), bool)  # as far as is known
+        self.known: list[dict[bytes, Any]] = [{} for _ in images]
+
+    def __call__(self, images: npt.ArrayLike) -> Any:
+        """Return the scores of all images, or of those that are right."""
+        rows = np.ascontiguousarray(images, np.float32).reshape(-1, 28, 28)
+        everyone = len(rows) == len(self.labels)
+        owners = np.arange(len(rows)) if everyone else np.flatnonzero(self.right)
+        self.asked[owners[self.right[owners]]] += 1
+        keys = [row.tobytes() for row in rows]
+        new = [k for k, owner in enumerate(owners) if keys[k] not in self.known[owner]]
+        for part in np.split(new, range(CHUNK, len(new), CHUNK)) if new else ():
+            scores = self.counted(rows[part], owners[part], np.ones(len(part), bool))
+            for k, score in zip(part, scores, strict=True):
+                last = list(self.known[owners[k]].items())[-3:]  # older rows do not come back
+                self.known[owners[k]] = dict([*last, (keys[k], score)])
+        out = np.stack([self.known[owner][key] for owner, key in zip(owners, keys, strict=True)])
+        if everyone:
+            self.right = out.argmax(axis=1) == self.labels
+        return out
+
+
+def has_art() -> bool:
+    """Whether the Adversarial Robustness Toolbox is installed."""
+    return find_spec("art") is not None
+
+
+def square(
+    model: Model, images: Floats, labels: Labels, *, radius: float, max_queries: int, seed: int
+) -> dict[str, list[int]]:
+    """Run ART's Square Attack on images together; the size of its squares falls over `max_queries` iterations.
+
+    Returns
+    -------
+    dict
+        For each image `queries` (different rows), `asked` (all rows that ART asked for), `success`, `misclassified`.
+    """
+    evasion: Any = import_module("art.attacks.evasion")
+    classification: Any = import_module("art.estimators.classification")
+    memory = Remembering(model, images, labels)
+    estimator = classification.BlackBoxClassifierNeuralNetwork(
+        memory, (1, 28, 28), 10, channels_first=True, clip_values=(0.0, 1.0)
+    )
+    attack = evasion.SquareAttack(
+        estimator,
+        eps=radius,
+        max_iter=max_queries - 2,  # the original and the stripes at the start cost one each
+        p_init=SQUARE_SHARE,
+        nb_restarts=1,
+        batch_size=len(images),
+        verbose=False,
+    )
+    pictures = images.reshape(-1, 1, 28, 28)
+    wrong = memory(pictures).argmax(axis=1) != labels
+    before = np.random.get_state()  # noqa: NPY002  ART draws from NumPy's global generator
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        found = attack.generate(pictures, labels)
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
+    success = (memory(found).argmax(axis=1) != labels) & ~wrong
+    return {
+        "queries": memory.counted.queries.tolist(),
+        "asked": memory.asked.tolist(),
+        "success": success.astype(int).tolist(),
+        "misclassified": wrong.astype(int).tolist(),
+    }
+
+
+def pgd(model: LeNet, images: Floats, labels: Labels, *, radius: float, steps: int = PGD_STEPS) -> list[int]:
+    """Return which images projected gradient descent on the margin wins: it sees gradients, and bounds what can be won.
+
+    Steps of radius/10 along the sign of the gradient, from the image itself; an image is won at its first success.
+    """
+    torch: Any = import_module("torch")
+    z = torch.from_numpy(np.ascontiguousarray(images)).reshape(-1, 1, 28, 28)
+    lower, upper = (z - radius).clamp(min=0.0), (z + radius).clamp(max=1.0)
+    classes = torch.from_numpy(labels)[:, None]
+    x, won = z.clone(), torch.zeros(len(z), dtype=torch.bool)
+    for _ in range(steps + 1):
+        x.requires_grad_()
+        logits = model.logits(x)
+        own = logits.gather(1, classes)[:, 0]
+        margin = own - logits.scatter(1, classes, -torch.inf).max(dim=1).values
+        won |= margin.detach() < 0
+        gradient = torch.autograd.grad(margin.sum(), x)[0]
+        x = (x.detach() - radius / 10 * gradient.sign()).clamp(lower, upper)
+    return [int(it) for it in won]

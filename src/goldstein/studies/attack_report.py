@@ -1,0 +1,224 @@
+"""Table, figure and verdicts of the attack study, all from its results file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from goldstein.studies.attack_methods import delta_in_pixels, step_in_pixels
+from goldstein.studies.attack_references import SQUARE
+
+BEGIN, END = "<!-- attack: begin -->", "<!-- attack: end -->"
+SIGNS = {"eta": "η"}
+STYLES: dict[str, dict[str, Any]] = {
+    "GFM, paper grid": {"color": "C0", "linestyle": "--"},
+    "GFM, wide grid": {"color": "C0"},
+    "GFM+, paper grid": {"color": "C1", "linestyle": "--"},
+    "GFM+, wide grid": {"color": "C1"},
+    "public ordering, paper grid": {"color": "0.4", "linestyle": "--"},
+    "public ordering, wide grid": {"color": "0.4"},
+    "default": {"color": "C3", "linewidth": 2.0},
+    SQUARE: {"color": "black"},
+}
+
+Results = Mapping[str, Any]
+
+
+def write(results: Results, out: Path, docs: Path | None = None) -> None:
+    """Leave figure.png and table.md in `out`, print the rates, and fill the markers of `docs` if it is named."""
+    from rich.console import Console
+    from rich.table import Table
+
+    text = block(results)
+    (out / "table.md").write_text(text)
+    figure(results, out / "figure.png")
+    if docs is not None:
+        fill(docs, text)
+    console = Console()
+    for name, part in results["datasets"].items():
+        head, rows = _rates(part)
+        table = Table(title=f"{name}: success % at so many queries")
+        for title in head:
+            table.add_column(title, justify="left" if title == "method" else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(f"Figure, all tables and numbers: {out}", highlight=False)
+
+
+def fill(docs: Path, text: str) -> None:
+    """Put the text between the markers of a Markdown file."""
+    page = docs.read_text()
+    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        raise ValueError(f"{docs} must hold the markers {BEGIN} and {END} once each.")
+    docs.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n\n{text}\n{END}", page, flags=re.DOTALL))
+
+
+def block(results: Results) -> str:
+    """Return all tables and verdicts as Markdown."""
+    tuning = results["tuning"]
+    head = (
+        f"Made by `{results['command']}`: {results['images']:,} test images of each data set, "
+        f"{results['max_queries']:,} queries for each; settings tuned on {tuning['images'][-1]} training images with "
+        f"{tuning['max_queries']:,}."
+    )
+    parts = [head, _claims(results), _networks(results)]
+    for name, part in results["datasets"].items():
+        title = f"{name}: success in % of the images attacked at so many queries, all counted (95 % bands over images)"
+        wins, attacked = part["pgd"]["won"], part["pgd"]["attacked"]
+        note = f"PGD, which sees gradients, wins {100 * wins / max(attacked, 1):.1f} %."
+        parts += [f"{title}; mean queries of the images won, median of all. {note}", _table(*_rates(part))]
+    return "\n\n".join([*parts, _conventions(results), _differences(results), _settings(results)]) + "\n"
+
+
+def _claims(results: Results) -> str:
+    """Return what the tables say about each claim, in sentences."""
+    lines = []
+    for grid in ("paper", "wide"):
+        said = [
+            f"on {name} {_words(part, f'GFM+, {grid} grid', f'GFM, {grid} grid')}"
+            for name, part in results["datasets"].items()
+        ]
+        lines.append(f"GFM+ against GFM, both tuned on the {grid} grid, at the end of the budget: {'; '.join(said)}.")
+    for grid in ("paper", "wide"):
+        said = [
+            f"on {name} {_words(part, f'GFM+, {grid} grid', f'public ordering, {grid} grid')}"
+            for name, part in results["datasets"].items()
+        ]
+        lines.append(f"GFM+ against the ordering of the public code, {grid} grid: {'; '.join(said)}.")
+    squares = [(name, part) for name, part in results["datasets"].items() if SQUARE in part["methods"]]
+    for mark in (500, 1_000):
+        said = [f"on {name} {_words(part, 'default', SQUARE, mark)}" for name, part in squares]
+        if said and all(said):
+            lines.append(f"The library's default against Square Attack at {mark:,} queries: {'; '.join(said)}.")
+    if not squares:
+        lines.append("Square Attack was left out: the Adversarial Robustness Toolbox was not installed.")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _words(part: Mapping[str, Any], one: str, other: str, mark: int | None = None) -> str:
+    """Say by how much one success rate is above another, in points, and whether that is more than chance."""
+    found = next(row for row in part["differences"] if (row["of"], row["from"]) == (one, other))
+    at = found["at"][-1] if mark is None else mark
+    if at not in found["at"]:
+        return ""
+    k = found["at"].index(at)
+    difference, low, high = (100 * found[key][k] for key in ("difference", "low", "high"))
+    word = "above" if low > 0 else "below" if high < 0 else "level"
+    return f"{difference:+.1f} points ({low:+.1f} to {high:+.1f}, {word})"
+
+
+def _networks(results: Results) -> str:
+    rows = []
+    for name, part in results["datasets"].items():
+        it = part["network"]
+        rows.append([name, f"{it['test']:.2%}", f"{it['paper']:.2%}", f"{it['train']:.2%}", it["sha256"][:12]])
+    head = ["data", "test accuracy", "the paper's", "training accuracy", "weights (SHA-256)"]
+    epochs = next(iter(results["datasets"].values()))["network"]["schedule"]["epochs"]
+    return f"The networks, trained for {epochs} epochs.\n\n{_table(head, rows)}"
+
+
+def _rates(part: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    rows = []
+    for key, it in part["methods"].items():
+        cells = zip(it["rate"], it["low"], it["high"], strict=True)
+        shown = [f"{100 * rate:.1f} ({100 * low:.0f}–{100 * high:.0f})" for rate, low, high in cells]
+        rows.append([key, *shown, _count(it["mean"], "none"), _count(it["median"], f"> {it['at'][-1]:,}")])
+    marks = next(iter(part["methods"].values()))["at"]
+    return ["method", *(f"{mark:,}" for mark in marks), "mean", "median"], rows
+
+
+def _conventions(results: Results) -> str:
+    """Return rates by the other way of counting, beside those where everything counts."""
+    rows = []
+    for name, part in results["datasets"].items():
+        for key, it in part["methods"].items():
+            for other, rates in it["by"].items():
+                word = {"estimation": "without success checks", "asked": "repeated rows too"}[other]
+                pairs = zip(it["rate"], rates, strict=True)
+                rows.append([name, key, word, *(f"{100 * a:.1f} / {100 * b:.1f}" for a, b in pairs)])
+    marks = next(iter(next(iter(results["datasets"].values()))["methods"].values()))["at"]
+    title = (
+        "Two ways of counting: success in % at so many queries, every row that reached the network / by the count "
+        "named. The budget binds the first. For Square Attack a row that is asked again is answered from memory and "
+        "not charged."
+    )
+    return f"{title}\n\n{_table(['data', 'method', 'count', *(f'{mark:,}' for mark in marks)], rows)}"
+
+
+def _differences(results: Results) -> str:
+    rows = []
+    for name, part in results["datasets"].items():
+        for it in part["differences"]:
+            cells = zip(it["difference"], it["low"], it["high"], strict=True)
+            shown = [f"{100 * mid:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})" for mid, low, high in cells]
+            rows.append([name, f"{it['of']} − {it['from']}", *shown])
+    marks = next(iter(results["datasets"].values()))["differences"][0]["at"]
+    title = "Differences of success rates in points, on the same images, with 95 % bands over images."
+    return f"{title}\n\n{_table(['data', 'difference', *(f'{mark:,}' for mark in marks)], rows)}"
+
+
+def _settings(results: Results) -> str:
+    rows = []
+    for name, part in results["datasets"].items():
+        for key, it in part["methods"].items():
+            if "tuning" not in it:
+                continue
+            eta = it["setting"]["eta"]
+            tried = f"{len(it['tuning'])} settings"
+            rows.append([name, key, _setting(it["setting"]), f"{step_in_pixels(eta):.3g}", tried])
+    delta = f"δ = 0.01 is {delta_in_pixels():.4f} in pixels"
+    title = f"Settings chosen; η in the units of the public code, and in pixels. {delta}."
+    return f"{title}\n\n{_table(['data', 'method', 'setting', 'η in pixels', 'chosen among'], rows)}"
+
+
+def figure(results: Results, path: Path) -> Path:
+    """Write two panels for each data set: the paper's methods, and the default with what it is made of."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    sets = results["datasets"]
+    size = (5.6 * len(sets), 8.4)
+    canvas, panels = plt.subplots(2, len(sets), figsize=size, layout="constrained", squeeze=False)
+    for column, (name, part) in enumerate(sets.items()):
+        paper = [key for key in part["methods"] if "grid" in key]
+        parts = [key for key in part["methods"] if key not in (*paper, SQUARE)]
+        chosen = ([*paper, "default", SQUARE], [*parts, SQUARE, "GFM, wide grid"])
+        for axes, keys, title in zip(panels[:, column], chosen, ("the paper's methods", "ingredients"), strict=True):
+            _panel(axes, part, [key for key in keys if key in part["methods"]])
+            axes.set(title=f"{name}: {title}", xlabel="queries, all counted", ylabel="success rate")
+            axes.legend(fontsize="x-small", loc="upper left")
+    canvas.savefig(path, dpi=110, metadata={"Software": None})
+    plt.close(canvas)
+    return path
+
+
+def _panel(axes: Any, part: Mapping[str, Any], keys: Sequence[str]) -> None:
+    for k, key in enumerate(keys):
+        style = STYLES.get(key, {"color": f"C{4 + k % 6}", "linestyle": "-."})
+        curve = {name: np.array(values) for name, values in part["methods"][key]["curve"].items()}
+        axes.plot(curve["queries"], curve["rate"], label=key, **{"linewidth": 1.2, **style})
+        axes.fill_between(curve["queries"], curve["low"], curve["high"], color=style["color"], alpha=0.12, linewidth=0)
+    limit = part["pgd"]["won"] / max(part["pgd"]["attacked"], 1)
+    axes.axhline(limit, color="black", linestyle=":", linewidth=0.8, label="PGD, with gradients")
+    axes.set(xscale="log", ylim=(0, 1.02), xlim=(10, curve["queries"][-1]))
+    axes.grid(alpha=0.3)
+
+
+def _count(value: float | None, otherwise: str) -> str:
+    return otherwise if value is None else f"{value:,.0f}"
+
+
+def _setting(setting: Mapping[str, float]) -> str:
+    return ", ".join(f"{SIGNS.get(key, key)} = {value:g}" for key, value in setting.items()) or "untuned"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])

@@ -1,0 +1,266 @@
+"""The attack: what it counts, what it promises about its images, and what it does when the model fails."""
+
+import numpy as np
+import pytest
+
+import goldstein as gs
+from attack_models import Linear, images, labels
+from goldstein.attack import SignAveraging, attack
+
+METHODS = {
+    "default": None,
+    "averaging": SignAveraging(search=None),
+    "central": SignAveraging(search=None, estimator="central", batch_size=5),
+    "low resolution": SignAveraging(search=None, resolution=3, release=5),
+    "gfm": gs.GFM(0.05, gs.steps.HalveOnPlateau(0.5), 5),
+    "gfm+": gs.GFMPlus(0.05, 0.2, 5, 4),
+}
+SOME = images(30)
+
+
+def run(model=None, x=SOME, **keys):
+    model = model or Linear()
+    y = labels(model, x)
+    return attack(model, x, y, **{"radius": 0.1, "max_queries": 300, **keys}), model, y
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_finds_images_that_are_allowed_and_wrong(name):
+    res, model, y = run(method=METHODS[name])
+    assert res.success.mean() > 0.7
+    assert (np.abs(res.x - SOME) <= 0.1).all()
+    assert res.x.min() >= 0
+    assert res.x.max() <= 1
+    wrong = model.scores(res.x).argmax(axis=1) != y
+    np.testing.assert_array_equal(wrong, res.success)
+    np.testing.assert_array_equal(model.scores(res.x).argmax(axis=1), res.predicted)
+
+
+@pytest.mark.parametrize("queries", ["inside", "free"])
+@pytest.mark.parametrize("max_queries", [1, 2, 3, 7, 50, 301])
+@pytest.mark.parametrize("name", METHODS)
+def test_no_row_beyond_the_budget_and_every_row_counted(name, max_queries, queries):
+    res, model, _ = run(method=METHODS[name], max_queries=max_queries, radius=0.02, queries=queries)
+    assert res.queries.max() <= max_queries
+    assert res.queries.sum() == model.rows
+    assert (res.queries_estimation < res.queries).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_budget_is_used_to_its_end_but_for_less_than_a_batch(name):
+    res, _, _ = run(method=METHODS[name], max_queries=301, radius=1e-3)
+    assert res.queries[~res.success].min() > 301 - 25
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_answers_do_not_depend_on_batches_order_or_company(name):
+    res, _, y = run(method=METHODS[name], chunk=250)
+    order = np.random.default_rng(0).permutation(len(SOME))
+    for keys in ({"chunk": 1}, {"chunk": 7}, {"chunk": 4096}, {"at_once": 2}):
+        other = attack(Linear(), SOME[order], y[order], method=METHODS[name], radius=0.1, max_queries=300, **keys)
+        np.testing.assert_array_equal(other.x, res.x[order])
+        np.testing.assert_array_equal(other.queries, res.queries[order])
+        np.testing.assert_array_equal(other.queries_estimation, res.queries_estimation[order])
+    alone = attack(Linear(), SOME[3:4], y[3:4], method=METHODS[name], radius=0.1, max_queries=300)
+    np.testing.assert_array_equal(alone.x[0], res.x[3])
+
+
+def test_the_seed_matters_to_methods_that_draw():
+    one, two = (run(method=METHODS["averaging"], seed=seed)[0] for seed in (0, 1))
+    assert not np.array_equal(one.x, two.x)
+
+
+def test_batches_are_full_until_images_run_out():
+    _, model, _ = run(x=images(200), chunk=16, max_queries=60)
+    assert max(model.batches) == 16
+    short = np.flatnonzero(np.array(model.batches) < 16)
+    last = len(model.batches) - short[0]
+    assert last < 0.35 * len(model.batches)  # images at the end of the line, with nobody left to fill up with
+    assert model.batches[: short[0]] == [16] * short[0]
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "default"])
+def test_no_image_is_asked_twice(name):
+    """Directions are drawn, so that a second time could only be a check of an iterate that was there before."""
+    model = Linear()
+    run(model, SOME[:5], method=METHODS[name], chunk=1000)
+    rows = np.concatenate(model.seen).reshape(-1, 36)
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+def test_misclassified_images_cost_one_query_and_are_reported_apart():
+    model = Linear()
+    y = labels(model, SOME)
+    y[::3] = (y[::3] + 1) % 3
+    res = attack(model, SOME, y, radius=0.1, max_queries=100)
+    np.testing.assert_array_equal(np.flatnonzero(res.misclassified), np.arange(0, 30, 3))
+    assert (res.queries[::3] == 1).all()
+    assert not res.success[::3].any()
+    np.testing.assert_array_equal(res.x[::3], SOME[::3])
+    assert res.summary()["attacked"] == 20
+    assert res.curve(100) == res.success.sum() / 20
+
+
+def test_everything_misclassified_and_nothing_at_all():
+    model = Linear()
+    res = attack(model, SOME, (labels(model, SOME) + 1) % 3)
+    assert res.misclassified.all()
+    assert model.rows == 30
+    assert np.isnan(res.curve([1, 10])).all()
+    assert "0 of 0" in repr(res)
+    none = attack(model, SOME[:0], [])
+    assert none.summary()["images"] == 0
+
+
+def test_targets_are_reached():
+    model = Linear()
+    y = labels(model, SOME)
+    goals = (y + 1) % 3
+    res = attack(model, SOME, y, targets=goals, radius=0.2, max_queries=500)
+    assert res.success.mean() > 0.6
+    said = model.scores(res.x).argmax(axis=1)
+    np.testing.assert_array_equal(said[res.success], goals[res.success])
+    assert (said[~res.success] != goals[~res.success]).all()
+
+
+def test_l2_images_lie_in_the_ball():
+    res, model, y = run(norm="l2", radius=0.4)
+    assert res.success.mean() > 0.5
+    assert (np.linalg.norm((res.x - SOME).reshape(30, -1), axis=1) <= 0.4).all()
+    assert (model.scores(res.x).argmax(axis=1) != y)[res.success].all()
+    assert res.x.min() >= 0
+    assert res.x.max() <= 1
+
+
+def test_probabilities_are_as_good_as_logits():
+    class Softmax(Linear):
+        def __call__(self, x):
+            z = np.exp(super().__call__(x))
+            return z / z.sum(axis=1, keepdims=True)
+
+    logits, _, _ = run()
+    softmax, _, _ = run(Softmax(), outputs="probabilities")
+    np.testing.assert_array_equal(logits.success, softmax.success)
+    with pytest.raises(ValueError, match="add up to 1"):
+        run(outputs="probabilities")
+
+
+def test_rows_are_allowed_images_unless_they_are_free():
+    method = gs.GFM(0.5, 0.5, 5)
+    for queries, allowed in (("inside", True), ("free", False)):
+        _, model, _ = run(x=SOME[:1], method=method, queries=queries)
+        rows = np.concatenate(model.seen)
+        assert bool((np.abs(rows - SOME[:1]) <= 0.1).all() and rows.min() >= 0 and rows.max() <= 1) is allowed
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_scores_that_are_not_finite_end_only_their_image(bad):
+    class Sick(Linear):
+        def __call__(self, x):
+            out = super().__call__(x)
+            out[(np.abs(x - SOME[4]) <= 0.1 + 1e-6).all(axis=(1, 2)), 1] = bad
+            return out
+
+    res, model, _ = run(Sick())
+    well, _, _ = run()
+    assert list(res.errors) == [4]
+    assert "not finite" in res.errors[4]
+    assert not res.success[4]
+    others = np.arange(30) != 4
+    np.testing.assert_array_equal(res.x[others], well.x[others])
+    assert res.queries.sum() == model.rows
+
+
+def explode(scores):
+    raise ConnectionError("the line is dead")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "sentence"),
+    [
+        (lambda s: s[:-1], ValueError, r"scores of shape \(50, classes\) for 50 images, got shape \(49, 3\)"),
+        (lambda s: s[:, 0], ValueError, r"got shape \(50,\)"),
+        (lambda s: s[:, :2], ValueError, "2 classes, after 3 before"),
+        (lambda s: "sorry", TypeError, "must return an array of scores, got str"),
+        (explode, ConnectionError, "the line is dead"),
+    ],
+)
+def test_a_model_that_breaks_is_a_clear_error_with_the_results_so_far(answer, kind, sentence):
+    model = Linear(after=200, answer=answer)
+    x = images(100)
+    with pytest.raises(kind, match=sentence) as caught:
+        run(model, x, chunk=50)
+    res = caught.value.result
+    well, _, _ = run(x=x)
+    kept = np.array([index not in res.errors for index in range(100)])
+    assert 5 <= kept.sum() < 95
+    np.testing.assert_array_equal(res.x[kept], well.x[kept])
+    np.testing.assert_array_equal(res.success[kept], well.success[kept])
+    assert not res.success[~kept].any()
+    assert res.queries.sum() == model.rows == 250
+    assert (np.abs(res.x - x) <= 0.1).all()
+
+
+def test_curve_counts_by_both_conventions():
+    res, _, _ = run(x=images(100))
+    at = [0, 1, 5, 20, 100, 300]
+    won = res.queries[res.success]
+    np.testing.assert_allclose(res.curve(at), [np.sum(won <= q) / 100 for q in at])
+    assert (res.curve(at, checks=False) >= res.curve(at)).all()
+    assert res.summary()["median_queries"] == np.median(won)
+    assert res.curve(300) == res.success.mean()
+
+
+def test_progress_is_told():
+    told = []
+    run(progress=lambda done, n: told.append((done, n)))
+    assert told == [(k, 30) for k in range(1, 31)]
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (1, 6, 6), (6, 6, 3), (3, 6, 6), (36,)])
+def test_any_shape_of_image_and_its_contact_sheet(shape, tmp_path):
+    pytest.importorskip("matplotlib")
+    x = images(4, shape=shape)
+    weights = np.random.default_rng(3).normal(size=(2, x[0].size))
+
+    def model(batch):
+        assert batch.shape[1:] == shape
+        return (batch.reshape(len(batch), -1) - 0.5) @ weights.T
+
+    res = attack(model, x, model(x).argmax(axis=1), radius=0.1, max_queries=400)
+    assert res.success.any()
+    path = res.contact_sheet(tmp_path / "sheet.png", 3)
+    assert path.stat().st_size > 1000
+
+
+WRONG = [
+    ({"images": np.zeros((2, 6, 6), int)}, "floating point"),
+    ({"images": np.zeros(6)}, "must have the shape"),
+    ({"images": np.full((2, 6, 6), 1.5)}, r"pixels in \[0, 1\], got \[1.5, 1.5\]"),
+    ({"images": np.full((2, 6, 6), np.nan)}, r"pixels in \[0, 1\]"),
+    ({"labels": [0]}, "labels must be 2 whole numbers"),
+    ({"labels": [0.0, 1.0]}, "labels must be 2 whole numbers"),
+    ({"labels": [0, -1]}, "classes from 0 on, got -1"),
+    ({"labels": [0, 7]}, "3 classes, but there is a label or target 7"),
+    ({"targets": 0}, "target equals its image's label, at 0"),
+    ({"norm": "l1"}, "norm must be one of linf, l2"),
+    ({"outputs": "scores"}, "outputs must be one of"),
+    ({"queries": "outside"}, "queries must be one of"),
+    ({"radius": 0.0}, "radius must be a positive number, got 0.0"),
+    ({"max_queries": 0}, "max_queries must be a whole number of at least 1, got 0"),
+    ({"chunk": 2.5}, "chunk must be a whole number"),
+    ({"bounds": (1.0, 0.0)}, "bounds must be"),
+    ({"method": "gfm"}, "method must be a method object"),
+    ({"method": gs.SINGD(delta=0.5, p=20.0, q=20.0)}, "needs gradients"),
+    ({"method": SignAveraging, "model": None}, "method must be a method object"),
+]
+
+
+@pytest.mark.parametrize(("keys", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])
+def test_bad_arguments_are_answered_before_the_model_is_asked(keys, sentence):
+    model = Linear()
+    given = {"images": SOME[:2], "labels": [0, 1], **{k: v for k, v in keys.items() if k != "model"}}
+    with pytest.raises((TypeError, ValueError), match=sentence) as caught:
+        attack(model, **given)
+    assert str(caught.value).endswith(".")
+    assert model.rows == (2 if "7" in sentence else 0)

@@ -1,0 +1,132 @@
+"""Models of other libraries: the same scores whatever the batch, and an attack through each."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from attack_models import Linear, images, labels
+from goldstein.attack import FixedRows, SignAveraging, attack, onnx_model, sklearn_model, torch_model
+from goldstein.testing import CHECKS
+
+X = images(40, shape=(1, 8, 8))
+
+
+def network():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    nn = torch.nn
+    layers = [nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 32), nn.ReLU()]
+    module = nn.Sequential(*layers, nn.Dropout(0.5), nn.Linear(32, 4)).eval()
+    with torch.no_grad():
+        module[-1].bias -= module(torch.from_numpy(X)).mean(axis=0)  # else one class has them all
+    return module.train()
+
+
+def test_torch_scores_do_not_depend_on_the_batch():
+    model = torch_model(network())
+    many = images(300, shape=(1, 8, 8))
+    whole = model(many)
+    order = np.random.default_rng(0).permutation(300)
+    np.testing.assert_array_equal(model(many[order]), whole[order])
+    for size in (1, 2, 7, 64, 250):
+        np.testing.assert_array_equal(model(many[:size]), whole[:size])
+
+
+def test_an_attack_on_torch_is_the_same_for_all_batch_sizes():
+    model = torch_model(network())
+    y = model(X).argmax(axis=1)
+    one, two, three = (attack(model, X, y, radius=0.02, max_queries=300, chunk=chunk) for chunk in (256, 4096, 30))
+    assert 0 < one.success.sum() < 40
+    for other in (two, three):
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_array_equal(one.queries, other.queries)
+
+
+def test_torch_images_are_wrong_by_a_pass_of_another_kind():
+    torch = pytest.importorskip("torch")
+    module = network()
+    model = torch_model(module)
+    y = model(X).argmax(axis=1)
+    res = attack(model, X, y, radius=0.03, max_queries=500)
+    assert res.success.any()
+    with torch.no_grad():
+        said = np.array([int(module(torch.from_numpy(x[None])).argmax()) for x in res.x])
+    np.testing.assert_array_equal(said != y, res.success)
+
+
+def test_only_counted_rows_are_asked_of_a_plain_model_and_full_rows_of_a_fixed_one():
+    plain, inner = Linear(), Linear()
+    x = images(20)
+    y = labels(plain, x)
+    fixed = FixedRows(inner, rows=16)
+    res = attack(fixed, x, y, radius=0.1)
+    other = attack(plain, x, y, radius=0.1)
+    np.testing.assert_array_equal(res.x, other.x)
+    assert plain.rows == res.queries.sum()
+    assert set(inner.batches) == {16}
+
+
+def test_sklearn_by_probabilities_and_by_decisions():
+    pytest.importorskip("sklearn")
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier
+
+    digits = load_digits()
+    x = digits.images[:40] / 16
+    for classifier, outputs in ((LogisticRegression(max_iter=1000), "probabilities"), (RidgeClassifier(), "logits")):
+        model = sklearn_model(classifier.fit(digits.data / 16, digits.target))
+        assert model.outputs == outputs
+        res = attack(model, x, digits.target[:40], radius=0.25, max_queries=500)
+        assert res.success[~res.misclassified].mean() > 0.8
+        said = classifier.predict(res.x.reshape(40, 64))
+        assert (said != digits.target[:40])[res.success].all()
+
+
+def test_sklearn_with_two_classes():
+    pytest.importorskip("sklearn")
+    from sklearn.svm import LinearSVC
+
+    x = images(60, shape=(4, 4))
+    y = (x.mean(axis=(1, 2)) > 0.5).astype(int)
+    res = attack(sklearn_model(LinearSVC(C=100).fit(x.reshape(60, 16), y)), x, y, radius=0.3)
+    assert res.success[~res.misclassified].all()
+    with pytest.raises(TypeError, match="neither predict_proba nor decision_function"):
+        sklearn_model(object())
+
+
+def test_an_onnx_session_is_asked_by_name():
+    inner = Linear()
+
+    class Session:
+        def get_inputs(self):
+            return [SimpleNamespace(name="pixels")]
+
+        def get_outputs(self):
+            return [SimpleNamespace(name="scores"), SimpleNamespace(name="features")]
+
+        def run(self, names, feed):
+            assert names == ["scores"]
+            assert feed["pixels"].dtype == np.float32
+            return [inner(feed["pixels"])]
+
+    x = images(10)
+    res = attack(onnx_model(Session()), x, labels(inner, x), radius=0.1)
+    assert res.success.any()
+
+
+def test_what_is_not_a_model_is_refused():
+    with pytest.raises(TypeError, match="must be callable, got int"):
+        attack(3, X, np.zeros(40, int))
+    with pytest.raises(TypeError, match="must be callable, got str"):
+        FixedRows("model")
+    with pytest.raises(ValueError, match="rows must be a whole number"):
+        FixedRows(len, 0)
+    with pytest.raises(ValueError, match="a row of scores for each image"):
+        FixedRows(lambda x: x[:-1].reshape(len(x) - 1, -1))(X)
+
+
+@pytest.mark.parametrize("check", CHECKS[:-1], ids=lambda check: check.__name__)  # a step to a corner need not descend
+@pytest.mark.parametrize("search", [None, 2])
+def test_sign_averaging_is_a_method_like_any_other(search, check):
+    check(SignAveraging(delta=0.1, batch_size=4, search=search, shape=(2, 2), radius=1.0), False)

@@ -1,0 +1,85 @@
+"""The allowed images: exact as NumPy evaluates it, in single and double precision."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize as scipy_minimize
+
+from goldstein.attack.region import Region
+
+unit = st.floats(0.0, 1.0, allow_subnormal=True)
+single = arrays(np.float32, 12, elements=st.floats(0.0, 1.0, width=32))
+double = arrays(np.float64, 12, elements=unit)
+points = arrays(np.float64, (4, 12), elements=st.floats(-3.0, 3.0))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(single, double), points, st.floats(1e-6, 1.5))
+def test_linf_rows_are_within_the_radius_and_in_range_exactly(z, x, radius):
+    rows = Region(z, "linf", radius, (0.0, 1.0)).rows(x)
+    assert rows.dtype == np.float32
+    assert (np.abs(rows - z) <= radius).all()
+    assert (np.abs(rows - z) <= np.float64(radius)).all()  # float32 differences against the double radius
+    assert (np.abs(rows.astype(float) - z.astype(float)) <= radius).all()
+    assert rows.min() >= 0
+    assert rows.max() <= 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(single, double), points, st.floats(1e-3, 2.0))
+def test_l2_rows_are_within_the_radius_and_in_range(z, x, radius):
+    rows = Region(z, "l2", radius, (0.0, 1.0)).rows(x)
+    for row in rows:
+        assert np.linalg.norm(row - z) <= radius
+        assert np.linalg.norm(row.astype(float) - z.astype(float)) <= radius
+    assert rows.min() >= 0
+    assert rows.max() <= 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(single, points, st.sampled_from(["linf", "l2"]), st.floats(1e-3, 2.0))
+def test_projecting_twice_is_projecting_once(z, x, norm, radius):
+    region = Region(z, norm, radius, (0.0, 1.0))
+    once = region.rows(x)
+    np.testing.assert_array_equal(region.rows(np.stack([region(row) for row in x])), once)
+
+
+@settings(max_examples=200, deadline=None)
+@given(single, st.floats(1e-3, 1.0))
+def test_the_bounds_are_not_too_tight(z, radius):
+    region = Region(z, "linf", radius, (0.0, 1.0))
+    exact = np.minimum(z.astype(float) + radius, 1.0)
+    assert (exact - region.upper <= 2e-7).all()
+    assert (region.lower - np.maximum(z.astype(float) - radius, 0.0) <= 2e-7).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_l2_projection_is_the_nearest_allowed_image(seed):
+    rng = np.random.default_rng(seed)
+    z, x, radius = rng.random(6), rng.normal(size=6) * 2, 0.6
+    ours = Region(z, "l2", radius, (0.0, 1.0))(x)
+    theirs = scipy_minimize(
+        lambda y: ((y - x) ** 2).sum(),
+        z,
+        jac=lambda y: 2 * (y - x),
+        bounds=[(0, 1)] * 6,
+        constraints={"type": "ineq", "fun": lambda y: radius**2 - ((y - z) ** 2).sum()},
+        method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 200},
+    ).x
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_a_pixel_that_the_radius_brings_to_the_edge():
+    z = np.array([51 / 255, 204 / 255], np.float32)  # 0.2 and 0.8, as far as float32 has them
+    rows = Region(z, "linf", 0.2, (0.0, 1.0)).rows(np.array([[-5.0, 5.0]]))
+    assert (np.abs(rows - z) <= np.float64(0.2)).all()
+    np.testing.assert_allclose(rows, [[0.0, 1.0]], atol=1e-7)
+
+
+def test_other_ranges():
+    z = np.array([-1.0, 0.0, 0.95], np.float32)
+    rows = Region(z, "linf", 0.1, (-1.0, 1.0)).rows(np.array([[-5.0, -5.0, 5.0]]))
+    np.testing.assert_allclose(rows, [[-1.0, -0.1, 1.0]], atol=1e-7)

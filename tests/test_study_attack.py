@@ -1,0 +1,460 @@
+"""The attack study: its units and grids, how it counts and chooses, and that a killed one goes on to the same files."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("matplotlib")
+pytest.importorskip("rich")
+
+import goldstein as gs
+from goldstein.studies import attack, attack_curves, attack_methods, attack_references, attack_report, lenet
+from goldstein.studies.attack_methods import PublicOrdering
+from test_lenet import bars
+
+TINY = attack.Scale(images=6, max_queries=100, rounds=(2, 4), tuning_queries=50)
+HEIGHT = 0.3  # of the bars in the images: less than what κ can hide
+SMALL_GRIDS = {"paper": ((20,), (0.5, 0.05)), "wide": ((10, 20), (5.0, 0.5, 0.05))}
+
+
+def problems():
+    """Two networks that an attack can fool, but not always at once."""
+    out = []
+    for seed, name in enumerate(("mnist", "fashion-mnist")):
+        images, labels = bars(300, seed, HEIGHT)
+        schedule = lenet.Schedule(epochs=3, step_size=0.1, halve_every=None, batch_size=20, momentum=0.9)
+        model = lenet.LeNet(lenet.train(images, labels, schedule, seed=seed))
+        network = {"test": 0.5, "train": 0.5, "paper": lenet.PAPER[name], "sha256": lenet.digest(model.weights)}
+        network |= {"schedule": vars(schedule)}
+        out.append(attack.Problem(name, model, bars(4, 10 + seed, HEIGHT), bars(6, 20 + seed, HEIGHT), network))
+    return out
+
+
+def run(out, **settings):
+    """Run the tiny study on small grids, in this process."""
+    before = attack_methods.GRIDS, attack_methods.EPOCHS, attack.BLOCK
+    attack_methods.GRIDS, attack_methods.EPOCHS, attack.BLOCK = SMALL_GRIDS, (2, 5), 4
+    try:
+        return attack.run(out, scale=TINY, problems=problems, **settings)
+    finally:
+        attack_methods.GRIDS, attack_methods.EPOCHS, attack.BLOCK = before
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A whole tiny study and the folder it was left in."""
+    out = tmp_path_factory.mktemp("study")
+    return run(out, jobs=1), out
+
+
+def cells(out):
+    saved = [json.loads(path.read_text()) for path in (out / "cells").glob("*.json")]
+    return [(cell["spec"], cell["result"]) for cell in saved]
+
+
+# What is run
+
+
+def test_the_grids_are_those_of_the_paper_and_one_wider_for_both():
+    steps, sizes = (0.5, 0.05, 0.005), (500, 1000, 2000)
+    rows = {
+        (family, grid): [tuple(setting.values()) for setting in attack_methods.settings(family, grid)]
+        for family, grid in product(("GFM", "GFM+"), ("paper", "wide"))
+    }
+    assert rows["GFM", "paper"] == list(product(sizes, steps))
+    assert rows["GFM+", "paper"] == list(product(sizes, (10, 20, 50), steps))
+    for family in ("GFM", "GFM+"):
+        assert set(rows[family, "paper"]) < set(rows[family, "wide"])
+        assert min(rows[family, "wide"])[0] == 50
+        assert max(row[-1] for row in rows[family, "wide"]) == 5
+    assert {(row[0], row[2]) for row in rows["GFM+", "wide"]} == set(rows["GFM", "wide"])
+    method = attack_methods.gfm_plus({"b'": 500, "m": 20, "eta": 0.05})
+    assert (method.epoch_length, method.batch_size, method.large_batch_size) == (20, 25, 500)
+    assert attack_methods.gfm_plus({"b'": 50, "m": 20, "eta": 0.05}).batch_size == 2
+    assert attack_methods.gfm({"b'": 500, "eta": 0.05}).batch_size == 500
+
+
+def test_units_are_those_of_the_public_code():
+    """One step of GFM in pixels is one step on normalised pixels: same directions, δ and η as the paper writes them."""
+    mean, std, d, b = 0.1307, 0.3081, 784, 30
+    slope = np.random.default_rng(1).standard_normal(d)
+    x0, eta, delta = np.full(d, 0.5), 0.05, 0.01
+
+    def normalised(y):  # a curved function of normalised pixels
+        return np.sin(y @ slope / 10) + 0.1 * (y * y).sum(axis=-1)
+
+    method = attack_methods.gfm({"b'": b, "eta": eta})
+    run = method.start(x0, rng=3)
+    query = run.ask()
+    run.tell(query, normalised((query.points - mean) / std))
+
+    w = query.memory.w
+    y0 = (x0 - mean) / std
+    difference = normalised(y0 + delta * w) - normalised(y0 - delta * w)
+    y1 = y0 - eta * d / (2 * delta) * (difference @ w) / b
+    assert run.x == pytest.approx(mean + std * y1, rel=1e-9)
+    assert np.abs(run.x - x0).max() > 1e-4
+    assert method.delta == pytest.approx(0.003081)
+    assert attack_methods.step_in_pixels(0.5) == pytest.approx(0.5 * 0.09492561)
+
+
+def test_the_step_is_halved_as_in_the_paper_and_not_below_the_public_floor():
+    rule = attack_methods.step_rule(0.5)
+    memory = rule.init()
+    sizes = [rule.size(memory, nit, None, 1.0, 1.0) for nit in range(200)]
+    assert sizes[9] == sizes[0] == pytest.approx(0.3081**2 * 0.5)
+    assert sizes[10] == sizes[0] / 2
+    assert sizes[-1] == pytest.approx(0.3081**2 * 0.005)
+    rule = attack_methods.step_rule(0.005)
+    memory = rule.init()
+    assert {rule.size(memory, nit, None, 1.0, 1.0) for nit in range(50)} == {0.3081**2 * 0.005}
+
+
+def test_the_corrections_of_the_public_ordering_are_exactly_zero_and_those_of_gfm_plus_are_not():
+    def follow(method):
+        run, estimates, costs = method.start(np.ones(8), rng=0), [], []
+        for _ in range(2 * method.epoch_length):
+            query = run.ask()
+            costs.append(len(query))
+            noise = np.random.default_rng(len(costs)).normal(0, 1e-3, len(query))  # values that differ by position
+            run.tell(query, np.abs(query.points).sum(axis=1) ** 1.5 + noise)
+            estimates.append(run.state.v)
+        return estimates, costs
+
+    setting = {"b'": 12, "m": 4, "eta": 0.5}
+    public, costs = follow(attack_methods.public(setting))
+    correct, same = follow(attack_methods.gfm_plus(setting))
+    assert costs == same == [24, 12, 12, 12] * 2  # 2b' and 4b: a zero is charged like a correction
+    for t in range(8):
+        if t % 4:
+            assert (public[t] == public[t - 1]).all()
+            assert not (correct[t] == correct[t - 1]).any()
+    assert not (public[4] == public[3]).any()
+    assert (public[0] == correct[0]).all()
+    assert issubclass(PublicOrdering, gs.GFMPlus)
+    assert PublicOrdering not in gs.methods.METHODS.values()
+
+
+def test_the_public_ordering_asks_for_the_same_rows_twice():
+    run = attack_methods.public({"b'": 6, "m": 3, "eta": 0.5}).start(np.ones(5), rng=0)
+    for t in range(6):
+        query = run.ask()
+        if t % 3:
+            half = len(query) // 2
+            assert (query.points[:half] == query.points[half:]).all()
+        run.tell(query, np.abs(query.points).sum(axis=1))
+
+
+# How it chooses and what it reports
+
+
+def test_images_that_tune_and_images_that_are_reported_are_of_different_files(done, monkeypatch):
+    asked = []
+    monkeypatch.setattr(lenet, "trained", lambda *_, **__: None)
+    monkeypatch.setattr(lenet, "summary", lambda *_: {})
+
+    def pixels(name, split, data):
+        asked.append((name, split))
+        values = np.arange(50) + 100 * (split == "test")
+        return values, values
+
+    monkeypatch.setattr(lenet, "pixels", pixels)
+    for problem in attack.load(TINY, Path("nowhere")):
+        assert len(problem.tuning[0]) == TINY.rounds[-1]
+        assert len(problem.report[0]) == TINY.images
+        assert max(problem.tuning[0]) < 50
+        assert min(problem.report[0]) >= 100
+        assert not set(problem.tuning[0]) & set(problem.report[0])
+    for spec, _ in cells(done[1]):
+        assert (
+            spec["queries"] == (TINY.tuning_queries if spec["split"] == "train" else TINY.max_queries)
+            or "PGD" in (spec["what"])
+        )
+
+
+def test_more_images_are_the_same_ones_and_others():
+    values = np.arange(100)
+    few, many = (attack.shuffled(values, values, n)[0] for n in (10, 60))
+    assert (many[:10] == few).all()
+    assert len(set(many)) == 60
+
+
+def test_halving_keeps_the_better_third_and_the_best_on_all_images_is_chosen(done):
+    results, out = done
+    for name, part in results["datasets"].items():
+        for key in ("GFM, wide grid", "GFM+, wide grid"):
+            family, table = key.split(",")[0], part["methods"][key]["tuning"]
+            tried = {2: [], 4: []}
+            for *setting, images, mean in table:
+                tried[images].append((mean, setting))
+                spent = []
+                for spec, result in cells(out):
+                    same = (spec["what"], spec["data"], spec["split"]) == (family, name, "train")
+                    if same and list(spec["setting"].values()) == setting and spec["images"][1] <= images:
+                        spent += attack.capped(result, TINY.tuning_queries)
+                assert mean == pytest.approx(np.mean(spent or [TINY.tuning_queries]), abs=0.06)
+            total = len(table)
+            assert len(tried[4]) == -(-total // 3)
+            assert list(part["methods"][key]["setting"].values()) == min(tried[4], key=lambda row: row[0])[1]
+        plus, public = (part["methods"][f"{it}, wide grid"] for it in ("GFM+", "public ordering"))
+        assert plus["setting"] == public["setting"]
+        assert "tuning" not in public
+
+
+def test_an_image_that_was_not_won_counts_with_the_whole_budget_when_tuning():
+    counts = {"queries": [7, 100, 93, 1], "success": [1, 0, 1, 0], "misclassified": [0, 0, 0, 1]}
+    assert attack.capped(counts, 100) == [7, 100, 93]
+
+
+def test_rates_are_shares_of_the_images_attacked_within_so_many_queries():
+    counts = {
+        "queries": [1, 50, 100, 101, 800, 1000],
+        "estimation": [0, 40, 90, 99, 700, 900],
+        "success": [0, 1, 1, 1, 1, 0],
+        "misclassified": [1, 0, 0, 0, 0, 0],
+    }
+    said = attack_curves.summary(counts, 1000)
+    assert said["at"] == [100, 200, 500, 1000]
+    assert said["rate"] == [0.4, 0.6, 0.6, 0.8]
+    assert said["by"] == {"estimation": [0.6, 0.6, 0.6, 0.8]}
+    assert (said["attacked"], said["misclassified"], said["won"]) == (5, 1, 4)
+    assert said["mean"] == pytest.approx((50 + 100 + 101 + 800) / 4, abs=0.1)
+    assert said["mean_capped"] == pytest.approx((50 + 100 + 101 + 800 + 1000) / 5)
+    assert said["median"] == 101
+    assert said["rows"] == sum(counts["queries"])
+    assert said["curve"]["rate"][-1] == 0.8
+    lost = {**counts, "success": [0, 1, 0, 0, 0, 0]}
+    assert attack_curves.summary(lost, 1000)["median"] is None
+    none = {**counts, "success": [0] * 6}
+    assert attack_curves.summary(none, 1000)["mean"] is None
+
+
+def test_bands_over_images_are_those_of_a_binomial():
+    """The bootstrap of a proportion p̂ over n images has the law of Binomial(n, p̂)/n."""
+    from scipy.stats import binom
+
+    n, won = 400, 120
+    counts = {"queries": [10] * n, "success": [1] * won + [0] * (n - won), "misclassified": [0] * n}
+    said = attack_curves.summary(counts, 100)
+    low, high = (binom.ppf(q, n, won / n) / n for q in (0.025, 0.975))
+    # the error of a percentile from 1,000 resamples is about one in 400; 4 of them are allowed
+    assert said["low"][-1] == pytest.approx(low, abs=0.01)
+    assert said["high"][-1] == pytest.approx(high, abs=0.01)
+
+
+def test_differences_are_taken_image_by_image():
+    one = {"queries": [10] * 200, "success": [1] * 100 + [0] * 100, "misclassified": [0] * 200}
+    said = attack_curves.compare(one, one, 1000)
+    assert said["difference"] == said["low"] == said["high"] == [0, 0, 0, 0]
+    other = {**one, "success": [1] * 110 + [0] * 90}
+    said = attack_curves.compare(one, other, 1000)
+    assert said["difference"][-1] == -0.05
+    assert -0.09 < said["low"][-1] < -0.05 < said["high"][-1] < 0
+
+
+# Other attacks
+
+
+def test_a_row_that_is_asked_again_is_remembered_and_charged_once():
+    seen = []
+
+    def model(rows):  # class 1 when the image is light, else 0
+        seen.append(len(rows))
+        light = rows.mean(axis=(1, 2)) > 0.5
+        return np.stack([~light, light], axis=1).astype(float)
+
+    dark = np.random.default_rng(0).random((3, 1, 28, 28)).astype(np.float32) / 3
+    memory = attack_references.Remembering(model, dark, np.zeros(3, int))
+    assert memory(dark).argmax(axis=1).tolist() == [0, 0, 0]
+    memory(dark)
+    assert (memory.counted.queries.tolist(), memory.asked.tolist(), sum(seen)) == ([1, 1, 1], [2, 2, 2], 3)
+    changed = dark.copy()
+    changed[1] += 0.6
+    assert memory(changed).argmax(axis=1).tolist() == [0, 1, 0]  # the second is won
+    assert memory.counted.queries.tolist() == [1, 2, 1]
+    memory(changed[[0, 2]] + 0.01)  # those that are still right
+    memory(changed)
+    assert (memory.counted.queries.tolist(), memory.asked.tolist()) == ([2, 2, 2], [5, 3, 5])
+    assert sum(seen) == 6
+
+
+@pytest.mark.skipif(not attack_references.has_art(), reason="the Adversarial Robustness Toolbox is not installed")
+def test_square_attack_is_counted_and_bounded():
+    (problem, _) = problems()
+    images, labels = bars(12, 3, HEIGHT)
+    labels[:2] = (labels[:2] + 1) % 10  # two that are wrong from the start
+    rows, settings = [], {"radius": 0.2, "max_queries": 100, "seed": 0}
+
+    def model(batch):
+        rows.append(len(batch))
+        return problem.model(batch)
+
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    one, again = (attack_references.square(model, images, labels, **settings) for _ in range(2))
+    assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
+    assert one == again
+    assert sum(one["queries"]) * 2 == sum(rows)
+    wrong = problem.model(images).argmax(axis=1) != labels
+    assert one["misclassified"] == wrong.astype(int).tolist()
+    assert not any(np.array(one["success"]) & wrong)
+    assert 0 < sum(one["success"]) < 10
+    assert wrong.sum() == 2
+    queries, asked = np.array(one["queries"]), np.array(one["asked"])
+    assert (queries[wrong] == 1).all()
+    assert queries.max() <= 100
+    assert (asked >= queries).all()
+    far = np.array(one["success"]) == 0
+    assert queries[far & ~wrong].min() > queries[~far].min()
+
+
+def test_pgd_wins_with_a_large_radius_and_not_with_none():
+    (problem, _) = problems()
+    images, labels = bars(30, 5, HEIGHT)
+    right = problem.model(images).argmax(axis=1) == labels
+    images, labels = images[right], labels[right]
+    assert len(labels)
+    assert attack_references.pgd(problem.model, images, labels, radius=1e-6, steps=5) == [0] * len(labels)
+    assert sum(attack_references.pgd(problem.model, images, labels, radius=0.9, steps=30)) > 0.9 * len(labels)
+
+
+def test_without_art_the_study_says_so_and_goes_on(done, tmp_path, monkeypatch, capsys):
+    shutil.copytree(done[1] / "cells", tmp_path / "cells")
+    monkeypatch.setattr(attack_references, "has_art", lambda: False)
+    results = run(tmp_path, jobs=1)
+    assert "Square Attack (ART) is left out" in " ".join(capsys.readouterr().out.split())
+    assert all(attack_references.SQUARE not in part["methods"] for part in results["datasets"].values())
+    assert "Square Attack was left out" in (tmp_path / "table.md").read_text()
+
+
+# Stopping and going on
+
+PROGRAM = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_study_attack as it
+it.run(Path(sys.argv[1]), jobs=2)
+"""
+
+
+def start(out):
+    program = PROGRAM.format(tests=str(Path(__file__).parent))
+    return subprocess.Popen([sys.executable, "-c", program, str(out)], stdout=subprocess.DEVNULL)
+
+
+def contents(out):
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def test_a_killed_study_started_again_leaves_the_files_of_an_undisturbed_one(done, tmp_path):
+    out = tmp_path / "study"
+    process = start(out)
+    while process.poll() is None and len(list(out.glob("cells/*.json"))) < 20:
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (out / "results.json").exists()
+    before = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
+    run(out, jobs=1)
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())  # none was run again
+    assert contents(out) == contents(done[1])
+
+
+def test_a_finished_study_is_only_reported_again(done, monkeypatch):
+    _, out = done
+    before = contents(out)
+    monkeypatch.setattr(attack, "attack", lambda *_, **__: pytest.fail("an attack was made again"))
+    monkeypatch.setattr(attack_references, "square", lambda *_, **__: pytest.fail("an attack was made again"))
+    monkeypatch.setattr(attack_references, "pgd", lambda *_, **__: pytest.fail("an attack was made again"))
+    run(out, jobs=1)
+    assert contents(out) == before
+
+
+# What it leaves
+
+
+def test_counts_add_up_and_stay_within_the_budget(done):
+    results, out = done
+    for spec, result in cells(out):
+        if "queries" in result:
+            assert max(result["queries"]) <= spec["queries"]
+            assert len(result["queries"]) == spec["images"][1] - spec["images"][0]
+    for part in results["datasets"].values():
+        for it in part["methods"].values():
+            assert it["attacked"] + it["misclassified"] == TINY.images
+            assert it["won"] == round(it["rate"][-1] * it["attacked"])
+    for part in results["datasets"].values():  # else nothing here would be tested
+        assert part["methods"]["default"]["won"] > 0
+        assert any(it["won"] < it["attacked"] for it in part["methods"].values())
+
+
+def test_results_say_how_they_were_made_and_hold_every_curve(done):
+    results, out = done
+    assert json.loads((out / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert results["command"] == "goldstein reproduce attack"
+    assert results["versions"]["goldstein"]
+    for part in results["datasets"].values():
+        assert set(attack_methods.entries()) <= set(part["methods"])
+        for it in part["methods"].values():
+            assert len(it["curve"]["queries"]) == len(it["curve"]["rate"]) == len(it["curve"]["low"])
+            assert it["at"][-1] == it["curve"]["queries"][-1] == TINY.max_queries
+    assert str(Path.home()) not in (out / "results.json").read_text()
+
+
+def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
+    _, out = done
+    text = (out / "table.md").read_text()
+    for name in attack_methods.entries():
+        assert f"| {name} |" in text
+    assert "6 test images of each data set, 100 queries for each; settings tuned on 4 training images with 50." in text
+    assert "without success checks" in text
+    assert (out / "figure.png").stat().st_size > 10_000
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n\n{attack_report.BEGIN}\nold | \\1\n{attack_report.END}\n\nAfter.\n")
+    attack_report.fill(page, text)
+    attack_report.fill(page, text)
+    assert page.read_text() == f"Before.\n\n{attack_report.BEGIN}\n\n{text}\n{attack_report.END}\n\nAfter.\n"
+    page.write_text("no markers")
+    with pytest.raises(ValueError, match="must hold the markers"):
+        attack_report.fill(page, text)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"), [(0.01, 0.2, "above"), (-0.2, -0.01, "below"), (-0.1, 0.1, "level"), (0.0, 0.1, "level")]
+)
+def test_a_difference_whose_band_holds_zero_is_level(low, high, word):
+    row = {"of": "a", "from": "b", "at": [500, 1000], "difference": [0, 0.05], "low": [0, low], "high": [0, high]}
+    said = attack_report._words({"differences": [row]}, "a", "b")
+    assert said.startswith("+5.0 points")
+    assert said.endswith(f"{word})")
+    assert attack_report._words({"differences": [row]}, "a", "b", 500).endswith("level)")
+    assert attack_report._words({"differences": [row]}, "a", "b", 77) == ""
+
+
+def test_the_command_reports_again_and_says_what_is_missing(done, tmp_path):
+    typer = pytest.importorskip("typer.testing")
+    from goldstein.cli.app import app
+
+    _, out = done
+    before = contents(out)
+    page = tmp_path / "page.md"
+    page.write_text(f"{attack_report.BEGIN}{attack_report.END}")
+    command = ["reproduce", "attack", "--out"]
+    answer = typer.CliRunner().invoke(app, [*command, str(out), "--report", "--docs", str(page)])
+    assert answer.exit_code == 0, answer.output
+    assert contents(out) == before
+    assert (out / "table.md").read_text() in page.read_text()
+    missing = typer.CliRunner().invoke(app, [*command, str(tmp_path / "x"), "--data", str(tmp_path)])
+    assert missing.exit_code == 1
+    assert re.search(r"train-images-idx3-ubyte.gz is neither in", missing.output)
