@@ -1,6 +1,7 @@
 """Coverage of the confidence intervals of `smoothed_gradient_norm`, by repetition.
 
-Run `python benchmarks/coverage.py [repetitions]`; the default of 1,000 takes about two minutes of one core.
+Run `python benchmarks/coverage.py`; it takes about two minutes of one core and writes results/coverage.json. With a
+number of repetitions other than 1,000 as its argument it only prints.
 
 The function is f = |e·x| at signed distance s from its kink, where ‖∇f_δ‖ is known exactly, with N = 300 draws:
 
@@ -15,20 +16,27 @@ the share of one-sided bounds below it (nominal: at most 5 %), `plain` the cover
 comparison.
 
 Where all draws of a repetition are equal there is no sampling error and nothing to cover: two-point estimates at s = 0
-are all exactly 0, and gradients out of the kink's reach are all e. Such cells show the largest error of U instead.
+are all exactly 0, gradients and whole frames out of the kink's reach all e. Such cells are called degenerate: their coverage is
+100 %, and what counts is the largest error of U.
 """
 
 from __future__ import annotations
 
+import json
+import platform
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
+import scipy
 
 import goldstein as gs
 from goldstein.problems import ridge
 from goldstein.stationarity import smoothed_gradient_norm
 
+FILE = Path(__file__).parent.parent / "results" / "coverage.json"
+REPETITIONS = 1_000
 DRAWS = 300
 DELTA = 0.5
 DIMENSIONS = (2, 10, 100)
@@ -47,6 +55,11 @@ class Coverage:
     plain: float
     stderr: float
     error: float
+
+    @property
+    def degenerate(self) -> bool:
+        """Whether there was nothing to cover."""
+        return self.stderr < 1e-7
 
 
 def tilted(X, xi, e):
@@ -75,18 +88,25 @@ def coverage(kind: str, d: int, distance: float, repetitions: int, seed: int = 0
 
 
 def main(repetitions: int) -> None:
+    rows = []
     print(f"{repetitions} repetitions, N = {DRAWS}, nominal 95 %")
     print(f"{'kind':<11}{'d':>4}{'s/δ':>9}{'coverage':>10}{'high':>7}{'low':>7}{'upper':>7}{'plain':>8}")
     for kind in ("values", "noise", "gradients", "orthogonal"):
         for d in DIMENSIONS:
             for s in (*DISTANCES, *BETWEEN):
                 c = coverage(kind, d, s, repetitions)
-                if c.stderr < 1e-7:
+                rows.append({"kind": kind, "d": d, "distance": s, "degenerate": c.degenerate, **asdict(c)})
+                if c.degenerate:
                     row = f"   all draws equal, error at most {c.error:.1g}"
                 else:
                     row = f"{c.inside:>10.1f}{c.high:>7.1f}{c.low:>7.1f}{c.upper:>7.1f}{c.plain:>8.1f}"
                 print(f"{kind:<11}{d:>4}{s:>9.4g}{row}", flush=True)
+    if repetitions == REPETITIONS:
+        versions = f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}"
+        about = {"command": "python benchmarks/coverage.py", "versions": versions, "seed": 0}
+        record = {**about, "repetitions": repetitions, "draws": DRAWS, "delta": DELTA, "confidence": 0.95, "rows": rows}
+        FILE.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else REPETITIONS)
