@@ -274,6 +274,18 @@ def test_a_certified_point_is_not_left(name):
 
 
 @pytest.mark.parametrize("name", CERTIFYING)
+def test_the_proof_is_part_of_the_result(name):
+    for method in (CERTIFYING[name], name):
+        res = gs.minimize(EXACT, X0, method, max_evals=5000, rng=0)
+        proof, settings = res.stationarity, res.message.partition("has norm")[0]
+        assert (proof.answer, proof.method) == ("certified", "gradient hull")
+        assert proof.bound <= proof.epsilon
+        assert f"delta = {proof.delta:g}" in settings
+    for other in ({"max_evals": 20}, {"output": "average"}, {"x_scale": 2.0}):  # no proof, or one of another point
+        assert "stationarity" not in gs.minimize(EXACT, X0, CERTIFYING[name], rng=0, **{"max_evals": 5000} | other)
+
+
+@pytest.mark.parametrize("name", CERTIFYING)
 def test_a_start_that_is_stationary_is_certified_where_it_is(name):
     problem = cone(4)
     x0 = 0.02 * problem.x0

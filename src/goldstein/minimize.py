@@ -182,9 +182,9 @@ def minimize(
         checkpoint=file,
         spent=(spent, failed),
         notes=notes,
-        kernel=_kernel(compiled, chosen, oracle, allowed is not None, scale is not None, output),
         stationarity=stationarity,
     )
+    session.kernel = _kernel(compiled, chosen, oracle, allowed is not None, scale is not None, session.rule)
     with Evaluator(oracle, workers, caught, scale) as evaluate:
         return drive(session, evaluate)
 
@@ -259,14 +259,14 @@ def _recognise(
 
 
 def _kernel(
-    wanted: bool | None, method: Method, oracle: Oracle, constrained: bool, scaled: bool, output: str | None
+    wanted: bool | None, method: Method, oracle: Oracle, constrained: bool, scaled: bool, output: str
 ) -> Kernel | None:
     """Return the method's loop in machine code if it is wanted and possible."""
     if wanted is False or (wanted is None and "numba" not in sys.modules):  # a jitted function has imported numba
         return None
     from goldstein import compiled
 
-    reason = compiled.obstacle(method, oracle, constrained=constrained, scaled=scaled, output=output or method.output)
+    reason = compiled.obstacle(method, oracle, constrained=constrained, scaled=scaled, output=output)
     if reason is None:
         return compiled.kernel(method, oracle)
     if wanted:

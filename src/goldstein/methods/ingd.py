@@ -72,6 +72,15 @@ class Certifying(Method):
             f"{state.gradient_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
 
+    def certificate(self, state: CertifyingState) -> Any:
+        from goldstein.stationarity.certificate import Certificate  # which imports the methods
+
+        words = self.finished(state)
+        if words is None:
+            return None
+        found = (state.gradient_norm, "gradient hull", float(self.delta), float(self.epsilon))
+        return Certificate("certified", *found, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
+
     def margin(self) -> float:
         return self.delta
 

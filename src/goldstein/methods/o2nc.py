@@ -252,6 +252,11 @@ class ZOO2NC(_Blocks, ZerothOrder):
     def margin(self) -> float:
         return self.delta / 20 if self.rho is None else self.rho
 
+    @property
+    def play_radius(self) -> float:
+        """D, the radius of the learner's ball."""
+        return self.displacement or (self.delta - self.margin()) / self.block_length
+
     def init(self, x: Array, context: Context) -> O2NCState:
         return _begin(x)
 
@@ -266,7 +271,6 @@ class ZOO2NC(_Blocks, ZerothOrder):
         reading = self._read(state, context, query, values)
         state.fresh = False
         if not reading.empty:
-            radius = self.displacement or (self.delta - self.margin()) / self.block_length
             block, g = query.memory.purpose, reading.estimate()
-            _learn(state, block, g, length=self.block_length, radius=radius, eta=self.step_size)
+            _learn(state, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size)
         state.nit += 1

@@ -13,7 +13,7 @@ def check_number(
     """Refuse what is not a number between 0 and `high`, neither of them included; 0 is, if `zero`."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be {wanted}, got {value!r:.80}.")
-    if not (0 < value < high or (zero and value == 0)):
+    if not (0 < float(value) < high or (zero and value == 0)):
         raise ValueError(f"{name} must be {wanted}, got {value!r}.")
 
 

@@ -73,7 +73,7 @@ class SINGD(Method):
 
     Line 6 is the method's own output rule, "random". With `max_iter` as the only limit, its index is drawn first and
     the run stops K steps before it, since x_{i−K} does not depend on what comes later; otherwise the last K iterates
-    are kept. "average" sees the same late points; `output="last"` returns x_{T+1}, about which the theorem says nothing.
+    are kept. "average" sees the same late points; "last" returns x_{T+1}, about which the theorem says nothing.
 
     The gradient must satisfy ⟨g(x), v⟩ = F'(x; v) along the directions travelled, which automatic differentiation
     gives almost everywhere, but not at every kink.
