@@ -71,7 +71,7 @@ METHODS = {
     "ws-gfm": gs.WarmStart(gs.GFM(DELTA, 0.003), gs.GFM(0.01, 0.002, 2)),
     "ws-gfm+": gs.WarmStart(gs.GFM(DELTA, 0.003), gs.GFMPlus(0.1, 0.003, 5, 3), iterations=37),
     "zo-o2nc": gs.ZOO2NC(0.5, 10, batch_size=2),
-    "zo-o2nc, ogd": gs.ZOO2NC(0.5, 7, 0.01, learner="ogd"),
+    "zo-o2nc, ogd": gs.ZOO2NC(0.5, 7, 0.003, rho=0.2, learner="ogd"),
 }
 
 
@@ -165,7 +165,7 @@ def _copy(method, run, bits, svm):
 def test_failed_values_are_dropped_alike(name):
     method = METHODS[name]
     oracle, x0 = gs.FiniteSum(failing, 50, args=(5, 0.5)), np.ones(4)
-    fast, slow = (gs.minimize(oracle, x0, method, rng=1, max_evals=2000, compiled=c) for c in (True, False))
+    fast, slow = (gs.minimize(oracle, x0, method, rng=1, max_evals=900, compiled=c) for c in (True, False))
     assert slow.nfail > 20
     assert fast.nfail == slow.nfail
     np.testing.assert_allclose(fast.x, slow.x, atol=1e-9)
