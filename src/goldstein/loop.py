@@ -241,8 +241,7 @@ class Session:
         result.x, result.fun, result.fun_stderr = answer.x, answer.fun, answer.stderr
         result.success = result.success and bool(np.isfinite(answer.fun))
         own = status is Status.CRITERION and self.rule == "last" and self.x_scale is None  # then x is what it is about
-        certificate = answer.certificate or (self.method.certificate(self.run.state) if own else None)
-        if certificate is not None:
+        if certificate := answer.certificate or (own and self.method.certificate(self.run.state)):
             result.stationarity = certificate
         return result
 
