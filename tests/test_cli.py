@@ -129,6 +129,14 @@ def test_plan_without_a_method_compares_them_all():
     assert "cheapest from values" in said
 
 
+def test_printed_parameters_need_a_method():
+    code, said = run(
+        "plan", "--d", 5, "--L", 1, "--gap", 1, "--delta", 0.3, "--epsilon", 0.5, "--parameters", "printed"
+    )
+    assert code == 2
+    assert "--parameters printed is for one method" in " ".join(said.split())
+
+
 def test_plan_prints_what_the_theorem_gives():
     code, said = run("plan", "gfm", "--d", 5, "--L", 1, "--gap", 1, "--delta", 0.3, "--epsilon", 0.5)
     assert code == 0

@@ -1,5 +1,7 @@
 """The comparison of all methods marks the truly cheapest; measured guesses keep their budget and are near the truth."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -307,6 +309,16 @@ def test_bad_arguments_get_one_clear_sentence(oracle, x0, more, error, words):
     with pytest.raises(error, match=words) as caught:
         estimate(oracle, x0, **more)
     assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("f_lower", [None, 0.0])
+def test_a_start_that_cannot_be_bettered_has_a_gap_to_plan_with(f_lower):
+    guess = estimate(gs.Deterministic(lambda x: abs(x).sum()), np.zeros(4), f_lower=f_lower, rng=0)
+    assert guess.gap_guess == guess.L_guess * guess.delta > 0
+    assert guess.f_lowest == guess.f_start == 0
+    assert "so the gap is taken as L · delta" in str(guess)
+    assert not re.search(r"± 0\b(?!\.)", str(guess))
+    assert len(compare(d=4, L=guess.L_guess, gap=guess.gap_guess, delta=0.3, epsilon=0.5))
 
 
 def test_a_flat_function_has_no_slope_and_no_gap():

@@ -70,6 +70,8 @@ METHODS = {
     "gfm+, m=1": gs.GFMPlus(0.1, 0.003, 1, 2, 5),
     "ws-gfm": gs.WarmStart(gs.GFM(DELTA, 0.003), gs.GFM(0.01, 0.002, 2)),
     "ws-gfm+": gs.WarmStart(gs.GFM(DELTA, 0.003), gs.GFMPlus(0.1, 0.003, 5, 3), iterations=37),
+    "zo-o2nc": gs.ZOO2NC(0.5, 10, batch_size=2),
+    "zo-o2nc, ogd": gs.ZOO2NC(0.5, 7, 0.003, rho=0.2, learner="ogd"),
 }
 
 
@@ -78,6 +80,10 @@ METHODS = {
 @pytest.mark.parametrize("limit", [{"max_evals": 1501}, {"max_iter": 150}])
 def test_both_paths_give_the_same_run(method, output, limit):
     oracle, x0 = least_deviations()
+    if isinstance(method, gs.ZOO2NC) and (output == "average" or (output == "random" and "max_evals" in limit)):
+        with pytest.raises(ValueError, match="last block only"):
+            gs.minimize(oracle, x0, method, output=output, compiled=True, **limit)
+        return
     fast, slow = (
         gs.minimize(oracle, x0, method, rng=3, output=output, compiled=compiled, **limit) for compiled in (True, False)
     )
@@ -91,6 +97,36 @@ def test_both_paths_give_the_same_run(method, output, limit):
     assert fast.fun == pytest.approx(slow.fun, abs=1e-9)
     for name in ("nfev", "nit", "fun", "gradient_norm", "step"):
         np.testing.assert_allclose(fast.history[name], slow.history[name], atol=1e-6, err_msg=name)
+
+
+BY_NAME = {
+    "gfm": {},
+    "gfm, batch": {"batch_size": 4},
+    "gfm, step": {"step_size": 0.003},
+    "gfm+": {},
+    "ws-gfm": {},
+    "ws-gfm+": {},
+    "one-phase": {},
+    "zo-o2nc": {},
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("fails", [False, True], ids=["", "failing"])
+def test_a_method_by_name_is_compiled_once_probing_is_over(name, fails, monkeypatch):
+    oracle, x0 = (gs.FiniteSum(failing, 50, args=(5, 0.5)), np.ones(4)) if fails else least_deviations()
+    keys = {"method": name.split(",")[0], "options": BY_NAME[name], "rng": 3, "max_evals": 701}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        slow = gs.minimize(oracle, x0, **keys, compiled=False)
+        asked = []
+        plain = oracle.evaluate
+        monkeypatch.setattr(oracle, "evaluate", lambda query, *more: asked.append(len(query)) or plain(query, *more))
+        fast = gs.minimize(oracle, x0, **keys, compiled=True)
+    assert sum(asked) < 200 < slow.nfev  # probes, remainders and the answer's value
+    assert (fast.nfev, fast.nfail, fast.nit) == (slow.nfev, slow.nfail, slow.nit)
+    np.testing.assert_allclose(fast.x, slow.x, atol=1e-6)
+    np.testing.assert_allclose(fast.history["step"], slow.history["step"], rtol=1e-4)
 
 
 @pytest.mark.parametrize("method", [gs.GFM(DELTA, 0.001), gs.GFMPlus(DELTA, 0.001, 10, 5)], ids=["gfm", "gfm+"])
@@ -125,10 +161,11 @@ def _copy(method, run, bits, svm):
     return Run(method, svm.x0, Context(rng, svm.oracle.sample, nfev=run.nfev), state)
 
 
-@pytest.mark.parametrize("method", [METHODS["gfm, batch"], METHODS["gfm+"]], ids=["gfm", "gfm+"])
-def test_failed_values_are_dropped_alike(method):
+@pytest.mark.parametrize("name", ["gfm, batch", "gfm+", "zo-o2nc"])
+def test_failed_values_are_dropped_alike(name):
+    method = METHODS[name]
     oracle, x0 = gs.FiniteSum(failing, 50, args=(5, 0.5)), np.ones(4)
-    fast, slow = (gs.minimize(oracle, x0, method, rng=1, max_evals=2000, compiled=c) for c in (True, False))
+    fast, slow = (gs.minimize(oracle, x0, method, rng=1, max_evals=900, compiled=c) for c in (True, False))
     assert slow.nfail > 20
     assert fast.nfail == slow.nfail
     np.testing.assert_allclose(fast.x, slow.x, atol=1e-9)

@@ -5,7 +5,7 @@ import importlib
 import pickle
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -274,6 +274,18 @@ def test_a_certified_point_is_not_left(name):
 
 
 @pytest.mark.parametrize("name", CERTIFYING)
+def test_the_proof_is_part_of_the_result(name):
+    for method in (CERTIFYING[name], name):
+        res = gs.minimize(EXACT, X0, method, max_evals=5000, rng=0)
+        proof, settings = res.stationarity, res.message.partition("has norm")[0]
+        assert (proof.answer, proof.method) == ("certified", "gradient hull")
+        assert proof.bound <= proof.epsilon
+        assert f"delta = {proof.delta:g}" in settings
+    for other in ({"max_evals": 20}, {"output": "average"}, {"x_scale": 2.0}):  # no proof, or one of another point
+        assert "stationarity" not in gs.minimize(EXACT, X0, CERTIFYING[name], rng=0, **{"max_evals": 5000} | other)
+
+
+@pytest.mark.parametrize("name", CERTIFYING)
 def test_a_start_that_is_stationary_is_certified_where_it_is(name):
     problem = cone(4)
     x0 = 0.02 * problem.x0
@@ -410,7 +422,7 @@ def test_every_value_and_gradient_is_counted_and_the_budget_is_kept(name, limit)
             oracle = {"exact": gs.Deterministic, "sum": functools.partial(gs.FiniteSum, n=6)}[kind](
                 count.fun, grad=count.grad
             )
-            res = gs.minimize(oracle, FAR, ALL[name], rng=1, **{limit: most})
+            res = gs.minimize(oracle, FAR, ALL[name], rng=1, output="last", **{limit: most})
             assert (res.nfev, res.ngev) == (count.values, count.gradients)
             if limit == "max_evals":
                 assert res.nfev + res.ngev <= most
@@ -560,8 +572,8 @@ BAD = {
         ({"delta": 0}, "delta must be a positive number, got 0"),
         ({"p": -1}, "p must be a positive number"),
         ({"q": np.inf}, "q must be a positive number"),
-        ({"beta": 1.0}, r"beta must lie in \[0, 1\)"),
-        ({"perturb_radius": 1.0}, "perturb_radius is a share"),
+        ({"beta": 1.0}, r"beta must be a number in \[0, 1\)"),
+        ({"perturb_radius": 1.0}, "perturb_radius must be a share of ‖m‖"),
     ],
     "psingd": [({"perturb_radius": None}, "psingd needs a perturb_radius")],
     "ingd": [
@@ -569,19 +581,71 @@ BAD = {
         ({"delta": np.nan}, "delta must be a positive number"),
         ({"lipschitz": 0}, "lipschitz must be a positive number or None"),
     ],
-    "pingd": [({"perturb_radius": 0}, "perturb_radius is a share")],
+    "pingd": [({"perturb_radius": 0}, "perturb_radius must be a share of ‖g‖")],
     "cutting-plane": [({"epsilon": -1}, "epsilon must be a positive number")],
+    "o2nc": [
+        ({"block_length": 2.5}, "block_length must be a whole number"),
+        ({"learner": "sgd"}, "learner must be one of adagrad, ogd"),
+        ({"learner": "ogd"}, "ogd needs a positive step_size"),
+        ({"step_size": 0.1}, "adagrad finds its own step"),
+    ],
 }
+GOOD = {name: {"delta": 0.1, "epsilon": 0.1} for name in ("ingd", "pingd", "cutting-plane")}
+GOOD |= {name: {"delta": 0.1, "p": 1, "q": 1} for name in ("singd", "psingd")}
+GOOD |= {"o2nc": {"delta": 0.1, "block_length": 2, "learner": "ogd", "step_size": 1.0}}
+GOOD |= {"zo-o2nc": GOOD["o2nc"] | {"rho": 0.01, "displacement": 0.1, "batch_size": 1}}
+MAY_BE_NONE = {("singd", "perturb_radius"), ("ingd", "lipschitz"), ("zo-o2nc", "rho"), ("zo-o2nc", "displacement")}
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_settings_are_refused_in_one_sentence(name):
-    good = {"delta": 0.1, "p": 1, "q": 1} if "singd" in name else {"delta": 0.1, "epsilon": 0.1}
+    good = {"delta": 0.1, "block_length": 2} if name == "o2nc" else GOOD[name]
     gs.minimize(EXACT, X0, name, options=good, max_evals=10, rng=0)
     for bad, words in BAD[name]:
         with pytest.raises(ValueError, match=words) as caught:
             METHODS[name](**(good | bad))
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["0.1", None, True, np.inf, np.nan, -1.0, [0.1], 1j], ids=repr)
+@pytest.mark.parametrize("name", GOOD)
+def test_whatever_is_no_proper_number_is_refused_by_the_name_of_its_setting(name, value):
+    settings = [f.name for f in fields(METHODS[name]) if f.name not in ("learner", "directions", "estimator")]
+    METHODS[name](**GOOD[name])
+    for setting in settings:
+        if value is None and (name, setting) in MAY_BE_NONE:
+            continue
+        with pytest.raises((TypeError, ValueError), match=rf"^[^.]*\b{setting}\b.*\.$") as caught:
+            METHODS[name](**GOOD[name] | {setting: value})
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["singd", "psingd"])
+def test_the_answer_of_singd_is_the_one_of_its_theorem(name):
+    """Not the last iterate, but the point K steps before an index drawn at random."""
+    own, drawn, last = (
+        gs.minimize(EXACT, X0, STOCHASTIC[name], max_evals=300, rng=0, output=rule) for rule in (None, "random", "last")
+    )
+    assert np.array_equal(own.x, drawn.x)
+    assert not np.array_equal(own.x, last.x)
+
+
+SHORT = {"o2nc": gs.O2NC(0.5, 50), "zo-o2nc": gs.ZOO2NC(0.5, 50)}
+
+
+@pytest.mark.parametrize("limit", [{"max_evals": 40}, {"max_iter": 30}, {"max_iter": 30, "output": "random"}])
+@pytest.mark.parametrize("name", SHORT)
+def test_a_budget_below_one_block_is_said(name, limit):
+    res = gs.minimize(EXACT, X0, SHORT[name], rng=0, **limit)
+    assert np.array_equal(res.x, X0)
+    assert res.nit <= 30 or "max_evals" in limit
+    assert "No block was finished; the answer is the start." in res.message
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_norm_of_the_last_block_is_told(name):
+    res = gs.minimize(EXACT, X0, SHORT[name], max_evals=1000, rng=0)
+    assert "The mean gradient of the last block has norm 0." in res.message
 
 
 # PyTorch

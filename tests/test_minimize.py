@@ -354,6 +354,16 @@ def test_scipy_runs_the_same_thing():
     assert plug("gfm", options={"maxiter": 9}).nit == 9
 
 
+def test_scipy_gives_the_gradient_and_asks_for_stationarity():
+    solve, options = gs.scipy_method("pingd"), {"delta": 0.1, "epsilon": 0.2, "maxfev": 3000, "rng": 0}
+    res = scipy.optimize.minimize(
+        lambda x, c: abs(x - c).sum(), X0, (0.3,), solve, lambda x, c: np.sign(x - c), options=options
+    )
+    assert res.success
+    assert res.ngev > 0
+    assert plug("gfm", options={"stationarity": (0.5, 3.0), "compiled": False}).stationarity.epsilon == 3.0
+
+
 def test_scipy_callbacks_of_both_kinds_are_served():
     results, points = [], []
 

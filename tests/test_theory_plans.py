@@ -39,6 +39,37 @@ def kappa(d):
     return theory.constants(d, 1, 1).smoothness
 
 
+# PAGE
+
+
+def test_the_coin_has_the_plan_of_the_clock_and_m_more_steps():
+    clock, coin = (plan("gfm+", restart=restart, **SMALL) for restart in ("clock", "coin"))
+    m, b, large = (clock.parameters[key] for key in ("epoch_length", "batch_size", "large_batch_size"))
+    assert coin.iterations == clock.iterations + m
+    assert coin.method == GFMPlus(**clock.parameters, restart="coin")
+    # the mean over coins and over where the run stops, by recursion
+    costs = [0.0]
+    for t in range(coin.iterations - 1):
+        costs.append(costs[-1] + (2 * large if t == 0 else 2 * large / m + 4 * b * (1 - 1 / m)))
+    assert coin.expected_evaluations == pytest.approx(np.mean(costs))
+    assert coin.expected_evaluations < coin.evaluations
+    assert not coin.exact
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "words"),
+    [
+        ("gfm", {"restart": "coin"}, 'for "gfm\\+" with'),
+        ("gfm+", {"restart": "coin", "parameters": "printed"}, "repaired"),
+        ("gfm+", {"restart": "dice"}, "clock"),
+        ("gfm+", {"momentum": 0.1}, "no plan with momentum: the theorem of STORM"),
+    ],
+)
+def test_other_restarts_and_momentum_have_no_plan(method, more, words):
+    with pytest.raises(ValueError, match=words):
+        plan(method, **SMALL, **more)
+
+
 # Constants
 
 

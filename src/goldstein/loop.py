@@ -70,13 +70,13 @@ class Session:
         checkpoint: Checkpoint | None = None,
         spent: tuple[int, int] = (0, 0),
         notes: Sequence[str] = (),
-        kernel: Kernel | None = None,
         stationarity: tuple[float, float] | None = None,
     ) -> None:
         self.method, self.oracle = method, oracle
         self.max_evals, self.max_iter = max_evals, max_iter
         self.stop, self.callback, self.monitor, self.checkpoint = tuple(stop), callback, monitor, checkpoint
-        self.x_scale, self.notes, self.kernel = x_scale, list(notes), kernel
+        self.x_scale, self.notes = x_scale, list(notes)
+        self.kernel: Kernel | None = None  # the loop in machine code, if there is one
         self.noisy = oracle.noisy
         self.counters = Counters(nfev=spent[0], nfev_diagnostic=spent[0], nfail=spent[1])  # before the run began
         saved = None if checkpoint is None else checkpoint.load()
@@ -90,7 +90,7 @@ class Session:
         if drawn is not None:  # draw the index first and stop there: same law, half the cost
             rule, self.stop_at = "last", drawn
             self.notes.append(f"The answer is the one after {drawn} of {max_iter} iterations, drawn beforehand.")
-        self.tracker: Tracker = TRACKERS[rule]()
+        self.rule, self.tracker = rule, TRACKERS[rule]()
         self.closing = Closing(oracle, max_evals, method.choices if self.choose else 1, stationarity)
         self.reserve = self.closing.reserve
         self.recorder = Recorder.over(max_evals)
@@ -157,7 +157,8 @@ class Session:
 
     def _finish(self, reached: str) -> Status:
         """Believe a method that has reached what it aims at, unless its points may have met kinks by rounding."""
-        delta, x, nit = self.method.margin(), self.run.x, self.run.nit
+        proof, x, nit = self.method.certificate(self.run.state), self.run.x, self.run.nit
+        delta = self.method.margin() if proof is None else proof.delta
         if self.x_scale is not None:
             reached += " That is in the coordinates x / x_scale."
         shown = not delta or room(x, delta, self.oracle.roundoff) >= nit
@@ -239,8 +240,9 @@ class Session:
         result = self.result(status)
         result.x, result.fun, result.fun_stderr = answer.x, answer.fun, answer.stderr
         result.success = result.success and bool(np.isfinite(answer.fun))
-        if answer.certificate is not None:
-            result.stationarity = answer.certificate
+        own = status is Status.CRITERION and self.rule == "last" and self.x_scale is None  # then x is what it is about
+        if certificate := answer.certificate or (own and self.method.certificate(self.run.state)):
+            result.stationarity = certificate
         return result
 
     def _candidates(self) -> dict[str, Array]:

@@ -182,9 +182,9 @@ def minimize(
         checkpoint=file,
         spent=(spent, failed),
         notes=notes,
-        kernel=_kernel(compiled, chosen, oracle, allowed is not None, scale is not None, output),
         stationarity=stationarity,
     )
+    session.kernel = _kernel(compiled, chosen, oracle, allowed is not None, scale is not None, session.rule)
     with Evaluator(oracle, workers, caught, scale) as evaluate:
         return drive(session, evaluate)
 
@@ -193,7 +193,8 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     """Return a method for `scipy.optimize.minimize(f, x0, method=...)`.
 
     The `options` of scipy are the keyword arguments of `goldstein.minimize` (`max_evals`, `rng`, …) and, for what is
-    left, those of the method's constructor; `maxfev` and `maxiter` are understood too.
+    left, those of the method's constructor; `maxfev` and `maxiter` are understood too. A callable `jac` is the gradient
+    of a function without noise, for the methods that take gradients.
 
     Examples
     --------
@@ -204,7 +205,7 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     True
     """
     own = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
-    own |= {"checkpoint"}
+    own |= {"checkpoint", "compiled", "stationarity"}
 
     def solve(fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), **kwargs: Any) -> Result:
         given = {key: kwargs.pop(key) for key in own & kwargs.keys()}
@@ -215,9 +216,12 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
             raise ValueError("goldstein takes no constraints; use bounds, or projection in options.")
         given["bounds"], callback = kwargs.pop("bounds", None), kwargs.pop("callback", None)
         given["callback"] = None if callback is None else _scipy_callback(callback)
-        for unused in ("jac", "hess", "hessp"):
+        jac = kwargs.pop("jac", None)
+        for unused in ("hess", "hessp"):
             kwargs.pop(unused, None)
-        oracle = fun if not args else (lambda x: fun(x, *args))
+        oracle: Any = fun if not args else (lambda x: fun(x, *args))
+        if callable(jac):
+            oracle = Deterministic(fun, args, grad=jac)
         return minimize(oracle, x0, method, options=kwargs or None, **given)
 
     return solve
@@ -259,14 +263,14 @@ def _recognise(
 
 
 def _kernel(
-    wanted: bool | None, method: Method, oracle: Oracle, constrained: bool, scaled: bool, output: str | None
+    wanted: bool | None, method: Method, oracle: Oracle, constrained: bool, scaled: bool, output: str
 ) -> Kernel | None:
     """Return the method's loop in machine code if it is wanted and possible."""
     if wanted is False or (wanted is None and "numba" not in sys.modules):  # a jitted function has imported numba
         return None
     from goldstein import compiled
 
-    reason = compiled.obstacle(method, oracle, constrained=constrained, scaled=scaled, output=output or method.output)
+    reason = compiled.obstacle(method, oracle, constrained=constrained, scaled=scaled, output=output)
     if reason is None:
         return compiled.kernel(method, oracle)
     if wanted:

@@ -68,7 +68,7 @@ class Result(OptimizeResult):
     history : History
         The course of the run.
     stationarity : Certificate
-        How stationary the answer is; only if it was asked for.
+        How stationary the answer is; only if it was asked for, or if the method ended with a certificate.
     """
 
     x: Array

@@ -172,13 +172,18 @@ class Calibrated(StepRule):
         _positive("radius", self.radius)
         _positive("iterations", self.iterations)
 
+    @property
+    def span(self) -> float:
+        """After how many iterations the running mean forgets."""
+        return max(50.0, 0.05 * self.iterations)
+
     def init(self) -> Travel:
         return Travel()
 
     def size(self, memory: Travel, nit: int, progress: float | None, value: float, squared: float) -> float:
         memory.count += 1
         memory.total += squared
-        memory.mean += (squared - memory.mean) / min(max(50.0, 0.05 * self.iterations), memory.count)
+        memory.mean += (squared - memory.mean) / min(self.span, memory.count)
         scale = max(memory.mean, 0.01 * memory.total / memory.count)
         left = max(0.0, 1.0 - nit / self.iterations)
         return 2 * self.radius * left / float(np.sqrt(self.iterations * scale)) if scale > 0 else 0.0

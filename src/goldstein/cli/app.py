@@ -55,6 +55,8 @@ def plan(
 
     goal: dict[str, Any] = {"d": d, "L": lipschitz, "gap": gap, "delta": delta, "epsilon": epsilon, "radius": radius}
     goal["constants"] = constants
+    if method is None and parameters != "repaired":
+        raise typer.BadParameter(f"--parameters {parameters} is for one method: name it, such as goldstein plan gfm+.")
     try:
         answer = theory.compare(**goal) if method is None else theory.plan(method, parameters=parameters, **goal)
     except (TypeError, ValueError) as error:

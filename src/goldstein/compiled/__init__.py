@@ -21,13 +21,14 @@ from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus, GFMPlusState
 from goldstein.methods.o2nc import ZOO2NC, O2NCState
 from goldstein.methods.one_phase import OnePhase
+from goldstein.methods.probed import Probed, ProbedState
 from goldstein.methods.warm_start import WarmStart, WarmStartState
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Deterministic, FiniteSum, Oracle
 from goldstein.output import Average, Random, Tracker
 from goldstein.query import Array
 from goldstein.smoothing import Central
-from goldstein.steps import Schedule
+from goldstein.steps import Calibrated, Schedule
 
 CHUNK_SECONDS = 0.3  # how long Ctrl-C and the first record may have to wait
 
@@ -49,6 +50,8 @@ def obstacle(method: Method, oracle: Oracle, *, constrained: bool, scaled: bool,
         return "The compiled loops take neither bounds, projection nor x_scale."
     if output == "best":
         return "The compiled loops do not keep the best iterate; choose another output."
+    if isinstance(method, Probed):
+        method = method.example  # what will be built differs in numbers only
     for part in (method.first, method.second) if isinstance(method, WarmStart) else (method,):
         if type(part) not in KERNELS:
             return f"{part.name} has no compiled loop."
@@ -62,13 +65,15 @@ def obstacle(method: Method, oracle: Oracle, *, constrained: bool, scaled: bool,
         if isinstance(part, ZOO2NC):
             if part is not method or output != "last":
                 return "The compiled loop of zo-o2nc answers with the mean of its last block only."
-        elif not isinstance(part._rule, Schedule):
+        elif not isinstance(part._rule, Schedule | Calibrated):
             return f"{type(part._rule).__name__} looks at values, which the compiled loops do not."
     return None
 
 
-def kernel(method: Method, oracle: Oracle) -> _Kernel | _WarmStartKernel:
+def kernel(method: Method, oracle: Oracle) -> _Kernel | _WarmStartKernel | _ProbedKernel:
     """Return the compiled form of a method for an oracle that `obstacle` finds nothing against."""
+    if isinstance(method, Probed):
+        return _ProbedKernel(method, oracle)
     if isinstance(method, WarmStart):
         return _WarmStartKernel(method, kernel(method.first, oracle), kernel(method.second, oracle))
     return KERNELS[type(method)](method, oracle)
@@ -129,18 +134,17 @@ class _Kernel:
         return used if limit is None else used[: int(np.searchsorted(used, limit, side="right"))]
 
     def _steps(self, state: Any, context: Context, used: Array) -> Array:
-        nit, before = state.nit + np.arange(used.size), np.concatenate([[0], used[:-1]])
-        progress = None
-        for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
-            if end is not None:
-                share = np.minimum(done / end, 1.0)
-                progress = share if progress is None else np.maximum(progress, share)
-        return np.asarray(self.method._rule.at(nit, progress), float) + np.zeros(used.size)
+        """Return the steps, as far as they are known before the values are."""
+        return np.zeros(used.size)
+
+    def _memory(self, state: Any) -> list[float]:
+        """Return what the step rule remembers, if the machine code needs it."""
+        return []
 
     def _run(self, state: SmoothedState, context: Context, tracker: Tracker, etas: Array) -> Array:
         from goldstein.compiled import kernels as k
 
-        tally = np.zeros(k.TALLY)
+        tally = np.concatenate([np.zeros(k.TALLY), self._memory(state)])
         tally[k.LOWEST], tally[k.VALUE], tally[k.NORM] = np.inf, np.nan, -1.0
         state.x = state.x.copy()
         mean, count = np.empty(0), 0
@@ -149,11 +153,15 @@ class _Kernel:
             mean, count = tracker.mean, tracker.count
             tracker.count += etas.size
         self._call(state, context, mean, count, etas, tally)
+        self._remember(state, etas, tally)
         state.power += float(tally[k.POWER])
         state.directions += float(tally[k.DIRECTIONS])
         if not np.isnan(tally[k.VALUE]):
             state.value, state.gradient_norm = float(tally[k.VALUE]), float(tally[k.NORM])
         return tally
+
+    def _remember(self, state: Any, etas: Array, tally: Array) -> None:
+        """Keep what the step rule has measured."""
 
     def _compiled(self, loop: Any, *inputs: Any) -> Any:
         """Call a kernel by the signature that is kept on disk, compiling it first if need be."""
@@ -171,7 +179,35 @@ class _Kernel:
         return self._loop(self.oracle.fun, self.oracle.args, *inputs)
 
 
-class _GFM(_Kernel):
+class _Ruled(_Kernel):
+    """A kernel whose steps come from a rule."""
+
+    def _steps(self, state: Any, context: Context, used: Array) -> Array:
+        nit, before = state.nit + np.arange(used.size), np.concatenate([[0], used[:-1]])
+        rule = self.method._rule
+        if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
+            return np.asarray(2 * rule.radius * np.maximum(0.0, 1.0 - nit / rule.iterations) / np.sqrt(rule.iterations))
+        progress = None
+        for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
+            if end is not None:
+                share = np.minimum(done / end, 1.0)
+                progress = share if progress is None else np.maximum(progress, share)
+        return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
+
+    def _memory(self, state: SmoothedState) -> list[float]:
+        rule, memory = self.method._rule, state.rule
+        calibrated = isinstance(rule, Calibrated)
+        return [memory.mean, memory.total, memory.count, rule.span, state.step] if calibrated else []
+
+    def _remember(self, state: SmoothedState, etas: Array, tally: Array) -> None:
+        from goldstein.compiled import kernels as k
+
+        if tally.size > k.TALLY:
+            state.rule.mean, state.rule.total = float(tally[k.SQUARE]), float(tally[k.SQUARES_SUM])
+            state.rule.count, etas[-1] = int(tally[k.SQUARES_SEEN]), tally[k.ETA]
+
+
+class _GFM(_Ruled):
     def _costs(self, state: SmoothedState, k: int) -> Array:
         return np.full(k, 2 * self.method.batch_size)
 
@@ -182,7 +218,7 @@ class _GFM(_Kernel):
         self._compiled(gfm, context.rng, self.n, state.x, mean, count, etas, m.batch_size, float(m.delta), tally)
 
 
-class _GFMPlus(_Kernel):
+class _GFMPlus(_Ruled):
     @property
     def large(self) -> int:
         return int(self.method.large_batch_size or self.method.epoch_length * self.method.batch_size)
@@ -218,9 +254,6 @@ class _Auto(_Kernel):
         left = state.pairs - state.t
         return super()._plan(state, limit, until, left if most is None else min(left, most))
 
-    def _steps(self, state: AutoState, context: Context, used: Array) -> Array:
-        return np.zeros(used.size)
-
     def _call(self, state: AutoState, context: Context, mean: Array, count: int, etas: Array, tally: Array) -> None:
         from goldstein.compiled import kernels as k
 
@@ -238,19 +271,15 @@ class _ZOO2NC(_Kernel):
     def _costs(self, state: O2NCState, k: int) -> Array:
         return np.full(k, 2 * self.method.batch_size)
 
-    def _steps(self, state: O2NCState, context: Context, used: Array) -> Array:
-        return np.zeros(used.size)
-
     def _call(self, state: O2NCState, context: Context, mean: Array, count: int, etas: Array, tally: Array) -> None:
         from goldstein.compiled import kernels as k
 
         m: ZOO2NC = self.method
         for name in ("position", "displacement", "points", "gradients"):
             setattr(state, name, getattr(state, name).copy())
-        memory = np.array([state.done, state.squares, state.block_norm, 0.0])
-        radius = m.displacement or (m.delta - m.margin()) / m.block_length
+        memory = np.array([state.done, state.squares, state.block_norm, state.step])
         eta = -1.0 if m.step_size is None else float(m.step_size)
-        settings = (etas.size, m.batch_size, float(m.margin()), float(radius), m.block_length, eta)
+        settings = (etas.size, m.batch_size, float(m.margin()), float(m.play_radius), m.block_length, eta)
         arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
         self._compiled(k.zo_o2nc, context.rng, self.n, *settings, *arrays, memory, tally)
         state.done, state.squares = int(memory[k.DONE]), float(memory[k.SQUARES])
@@ -286,6 +315,36 @@ class _WarmStartKernel:
         tally: Tally = kernel.advance(state.inner, stage, tracker, aux, limit, until, most)
         context.nfev += stage.nfev - nfev
         self.method._after(state, context)
+        return tally
+
+
+class _ProbedKernel:
+    """Runs the kernel of the method that was built, once probing is over."""
+
+    def __init__(self, method: Probed, oracle: Oracle) -> None:
+        self.method, self.oracle = method, oracle
+        self._built: tuple[Method | None, Any] = (None, None)
+
+    def advance(
+        self,
+        state: ProbedState,
+        context: Context,
+        tracker: Tracker,
+        aux: np.random.Generator,
+        limit: int | None,
+        until: float,
+        most: int | None,
+    ) -> Tally:
+        """Do whole iterations; see `goldstein.loop.Kernel`."""
+        if state.inner is None:
+            return Tally()
+        built, stage = self.method.built(state), self.method._stage(state, context)
+        if self._built[0] is not built:
+            self._built = (built, kernel(built, self.oracle))
+        nfev = stage.nfev
+        tally: Tally = self._built[1].advance(state.inner, stage, tracker, aux, limit, until, most)
+        context.nfev += stage.nfev - nfev
+        self.method._after(state)
         return tally
 
 

@@ -15,6 +15,8 @@ from numba.np.random.random_methods import buffered_bounded_lemire_uint32
 # What a kernel tells about the values it saw; the order of a tally.
 FINE, TOTAL, LOWEST, MAGNITUDE, FAILED, POWER, DIRECTIONS, VALUE, NORM, CHANGE, LEVEL, CORRECTIONS = range(12)
 TALLY = 12
+# What the rule `Calibrated` measures, if the tally has room for it: running mean of ‖v‖², its span, and the step.
+SQUARE, SQUARES_SUM, SQUARES_SEEN, SPAN, ETA = range(TALLY, TALLY + 5)
 
 
 def _call(F, q, i, args):
@@ -118,6 +120,19 @@ def _norm(v):
     return np.sqrt(squared)
 
 
+@njit(inline="always")
+def _size(eta, squared, tally):
+    """Return the step: eta, and with `Calibrated` eta over the root of the mean of ‖v‖² so far."""
+    if tally.size == TALLY:
+        return eta
+    tally[SQUARES_SEEN] += 1
+    tally[SQUARES_SUM] += squared
+    tally[SQUARE] += (squared - tally[SQUARE]) / min(tally[SPAN], tally[SQUARES_SEEN])
+    scale = max(tally[SQUARE], 0.01 * tally[SQUARES_SUM] / tally[SQUARES_SEEN])
+    tally[ETA] = eta / np.sqrt(scale) if scale > 0 else 0.0
+    return tally[ETA]
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
     """Algorithm 1 for `len(etas)` iterations with batches of b; changes x, mean and tally in place."""
@@ -149,14 +164,14 @@ def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
             tally[DIRECTIONS] += used
             tally[VALUE] = total / (2 * used)
             if b == 1:
-                late *= -etas[t]  # Alg. 1, line 3, done when the next direction is drawn
+                late *= -_size(etas[t], c * c, tally)  # Alg. 1, line 3, done when the next direction is drawn
                 tally[NORM] = abs(c)
             else:
                 _add(g, late, w)
                 late = 0.0
-                if t == etas.size - 1:
+                if t == etas.size - 1 or tally.size > TALLY:
                     tally[NORM] = _norm(g) / used
-                step = etas[t] / used
+                step = _size(etas[t], tally[NORM] ** 2, tally) / used
                 for j in range(d):
                     x[j] -= step * g[j]  # Alg. 1, line 3
                     g[j] = 0.0
@@ -216,7 +231,11 @@ def gfm_plus(
             tally[POWER] += power
             tally[DIRECTIONS] += used
             tally[VALUE] = total / (2 * used)
-            share, eta = 1.0 / used, etas[t]
+            share, squared = 1.0 / used, 0.0
+            if tally.size > TALLY:
+                for j in range(d):
+                    squared += (share * g[j] + (0.0 if restart else v[j])) ** 2
+            eta = _size(etas[t], squared, tally)
             if restart:
                 for j in range(d):
                     v[j] = share * g[j]  # Alg. 2, line 5

@@ -14,7 +14,7 @@ from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.ingd import INGD, PINGD
 from goldstein.methods.o2nc import O2NC, ZOO2NC
 from goldstein.methods.one_phase import OnePhase
-from goldstein.methods.probed import BUILDERS, Probed
+from goldstein.methods.probed import Probed
 from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart
 
@@ -33,6 +33,8 @@ METHODS: dict[str, type[Method]] = {
     "pingd": PINGD,
     "cutting-plane": CuttingPlane,
 }
+
+LARGE = 10**300  # stands for a setting that is still open: any positive number, and above any other
 
 
 def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
@@ -53,11 +55,13 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
         if name not in accepted:
             raise ValueError(f"{method} has no option {name!r}; it takes {', '.join(accepted)}.")
     missing = [f.name for f in fields(kind) if f.init and f.default is MISSING and f.name not in given]
-    if missing and method in BUILDERS:
-        return Probed(method, given)
-    if missing:
-        raise ValueError(f"{method} needs {', '.join(missing)}; goldstein.theory.plan gives them by its theorem.")
-    return kind(**given)
+    if given.get("learner") == "ogd" and given.get("step_size") is None:
+        missing.append("step_size")
+    if not missing:
+        return kind(**given)
+    if kind is not WarmStart:
+        kind(**{**given, **dict.fromkeys(missing, LARGE)})  # only what was given can be refused here
+    return Probed(method, given)
 
 
 __all__ = [

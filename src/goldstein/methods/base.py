@@ -154,6 +154,10 @@ class Method(ABC):
         """Return in one sentence that the run has reached what the settings ask for; None while it has not."""
         return None
 
+    def certificate(self, state: Any) -> Any:
+        """Return the `Certificate` with which the run has finished; None when the method makes none."""
+        return None
+
     def standing(self, state: Any) -> Array:
         """Return the iterate that the run would answer with if it ended now and the output rule is "last"."""
         x: Array = state.x

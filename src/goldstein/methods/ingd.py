@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein.methods.base import Context, Method, MethodState
+from goldstein.methods.settings import check_number, check_optional
 from goldstein.query import Array, Query
 from goldstein.smoothing import ball
 
@@ -60,10 +61,8 @@ class Certifying(Method):
     deterministic_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("delta", "epsilon"):
-            value = getattr(self, name)
-            if not 0 < value < np.inf:
-                raise ValueError(f"{name} must be a positive number, got {value!r}.")
+        check_number("delta", self.delta)
+        check_number("epsilon", self.epsilon)
 
     def finished(self, state: CertifyingState) -> str | None:
         if state.phase != "done":
@@ -72,6 +71,15 @@ class Certifying(Method):
             f"A convex combination of gradients within delta = {self.delta:g} of x has norm "
             f"{state.gradient_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
+
+    def certificate(self, state: CertifyingState) -> Any:
+        from goldstein.stationarity.certificate import Certificate  # which imports the methods
+
+        words = self.finished(state)
+        if words is None:
+            return None
+        found = (state.gradient_norm, "gradient hull", float(self.delta), float(self.epsilon))
+        return Certificate("certified", *found, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
 
     def margin(self) -> float:
         return self.delta
@@ -215,8 +223,7 @@ class INGD(_Interpolated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.lipschitz is not None and not 0 < self.lipschitz < np.inf:
-            raise ValueError(f"lipschitz must be a positive number or None, got {self.lipschitz!r}.")
+        check_optional("lipschitz", self.lipschitz)
 
     def _begin(self, x: Array) -> INGDState:
         return INGDState(x)
@@ -293,10 +300,7 @@ class PINGD(_Interpolated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.perturb_radius < 1:
-            raise ValueError(
-                f"perturb_radius is a share of the norm of g, between 0 and 1; got {self.perturb_radius!r}."
-            )
+        check_number("perturb_radius", self.perturb_radius, "a share of ‖g‖ between 0 and 1", high=1.0)
 
     def _begin(self, x: Array) -> CertifyingState:
         return CertifyingState(x)

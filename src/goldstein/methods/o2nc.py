@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from goldstein.methods.base import Context, Method
+from goldstein.methods.settings import check_count, check_number, check_optional
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.query import Array, Query
 
@@ -98,11 +99,11 @@ class _Blocks(Method):
     output: ClassVar[str] = "last"
 
     def _check_learner(self, block_length: int, step_size: float | None, learner: str) -> None:
-        if isinstance(block_length, bool) or not isinstance(block_length, int | np.integer) or block_length < 1:
-            raise ValueError(f"block_length must be a whole number of at least 1, got {block_length!r}.")
-        if learner not in LEARNERS:
-            raise ValueError(f"learner must be one of {', '.join(LEARNERS)}; got {learner!r}.")
-        if learner == "ogd" and (step_size is None or not step_size > 0):
+        check_count("block_length", block_length)
+        check_optional("step_size", step_size)
+        if not isinstance(learner, str) or learner not in LEARNERS:
+            raise ValueError(f"learner must be one of {', '.join(LEARNERS)}; got {learner!r:.80}.")
+        if learner == "ogd" and step_size is None:
             raise ValueError("The learner ogd needs a positive step_size; adagrad finds its own.")
         if learner == "adagrad" and step_size is not None:
             raise ValueError("The learner adagrad finds its own step; leave step_size out, or choose ogd.")
@@ -112,7 +113,12 @@ class _Blocks(Method):
 
     def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
         length: int = self.block_length  # type: ignore[attr-defined]
-        return length * (1 + int(rng.random() * max(1, max_iter // length)))
+        return min(max_iter, length * (1 + int(rng.random() * max(1, max_iter // length))))
+
+    def report(self, state: O2NCState) -> list[str]:
+        if np.isnan(state.block_norm):
+            return ["No block was finished; the answer is the start."]
+        return [f"The mean gradient of the last block has norm {state.block_norm:.3g}."]
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,11 @@ class O2NC(_Blocks):
         η of online gradient descent (learner "ogd").
     learner : {"adagrad", "ogd"}
         AdaGrad-norm finds its step from the gradients and needs no Lipschitz constant.
+
+    Notes
+    -----
+    The answer is the mean of the last finished block, x0 if there is none. The theorem is about a block drawn at
+    random, which is `output="random"`, and what plans use.
 
     References
     ----------
@@ -153,8 +164,7 @@ class O2NC(_Blocks):
     sees_values: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not self.delta > 0:
-            raise ValueError(f"delta must be a positive number, got {self.delta!r}.")
+        check_number("delta", self.delta)
         self._check_learner(self.block_length, self.step_size, self.learner)
 
     def init(self, x: Array, context: Context) -> O2NCState:
@@ -200,6 +210,11 @@ class ZOO2NC(_Blocks, ZerothOrder):
     directions, estimator
         See `ZerothOrder`.
 
+    Notes
+    -----
+    The answer is the mean of the last finished block, x0 if there is none. The theorem is about a block drawn at
+    random, which is `output="random"`, and what plans use.
+
     References
     ----------
     Kornowski, Shamir (2024). An algorithm with optimal dimension-dependence for zero-order nonsmooth nonconvex
@@ -226,10 +241,9 @@ class ZOO2NC(_Blocks, ZerothOrder):
     def __post_init__(self) -> None:
         self._check(self.delta, batch_size=self.batch_size)
         self._check_learner(self.block_length, self.step_size, self.learner)
-        if self.rho is not None and not 0 < self.rho < self.delta:
-            raise ValueError(f"rho must lie between 0 and delta = {self.delta}, got {self.rho!r}.")
-        if self.displacement is not None and not self.displacement > 0:
-            raise ValueError(f"displacement must be positive, got {self.displacement!r}.")
+        if self.rho is not None:
+            check_number("rho", self.rho, f"a number between 0 and delta = {self.delta:g}", high=self.delta)
+        check_optional("displacement", self.displacement)
 
     @property
     def uses_horizon(self) -> bool:
@@ -237,6 +251,11 @@ class ZOO2NC(_Blocks, ZerothOrder):
 
     def margin(self) -> float:
         return self.delta / 20 if self.rho is None else self.rho
+
+    @property
+    def play_radius(self) -> float:
+        """D, the radius of the learner's ball."""
+        return self.displacement or (self.delta - self.margin()) / self.block_length
 
     def init(self, x: Array, context: Context) -> O2NCState:
         return _begin(x)
@@ -252,7 +271,6 @@ class ZOO2NC(_Blocks, ZerothOrder):
         reading = self._read(state, context, query, values)
         state.fresh = False
         if not reading.empty:
-            radius = self.displacement or (self.delta - self.margin()) / self.block_length
             block, g = query.memory.purpose, reading.estimate()
-            _learn(state, block, g, length=self.block_length, radius=radius, eta=self.step_size)
+            _learn(state, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size)
         state.nit += 1

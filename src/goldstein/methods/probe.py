@@ -33,7 +33,9 @@ class Probe(State):
     low, high : float
         log r lies between them.
     slope, level, noise : float
-        Root mean square of ‖g‖ at the last radius, largest |F| seen at x0, standard deviation of F at x0.
+        Root mean square slope along w at the last radius, largest |F| seen at x0, standard deviation of F at x0.
+    steepest : float
+        Largest of those root mean squares that stood out from noise and rounding.
     done : int
         Queries answered.
     """
@@ -47,6 +49,7 @@ class Probe(State):
     level: float = 0.0
     noise: float = 0.0
     done: int = 0
+    steepest: float = 0.0
 
     @classmethod
     def plan(cls, x0: Array, budget: int, noisy: bool) -> Probe:
@@ -121,3 +124,5 @@ class Probe(State):
             self.low = float(np.log(radius))
         if odd.any():
             self.slope = float(np.sqrt((odd**2).mean()) / (2 * radius))
+        if seen:
+            self.steepest = max(self.steepest, self.slope)

@@ -1,23 +1,27 @@
 """Probed: a method given by name, whose missing settings are chosen from a few counted probes.
 
-Probing at x0 finds the length scale R of the function (`goldstein.methods.probe`). Radii and steps follow from R and
-from the budget; what the user gave stays as it is.
+Probing at x0 finds the length scale R of the function and its steepness G (`goldstein.methods.probe`). Radii and steps
+follow from R, G and the budget; what the user gave stays as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
 
 from goldstein.methods.base import Context, Method, MethodState
+from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
-from goldstein.methods.o2nc import ZOO2NC
+from goldstein.methods.ingd import INGD, PINGD, Certifying
+from goldstein.methods.o2nc import O2NC, ZOO2NC
 from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probe import Probe
+from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart
 from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
@@ -25,15 +29,22 @@ from goldstein.state import State
 from goldstein.steps import Calibrated
 
 Settings = dict[str, Any]
+TARGET = 0.1  # ε, in lengths of the gradients around x0
+TRAVEL = 5  # radii that a run must be able to travel
 
 
 @dataclass
 class Scale(State):
-    """What the settings follow from: the length scale, the least sensible δ, and the evaluations left."""
+    """What the settings follow from: the length scale R, the least sensible δ, the evaluations left, and the steepness.
+
+    `gradient` is the root mean square of ‖∇F(x; ξ)‖ around x0; that of a two-point estimate is `estimate`, √d larger.
+    """
 
     radius: float
     floor: float
     evals: int
+    gradient: float = 1.0
+    estimate: float = 1.0
 
 
 def _gfm(scale: Scale, given: Settings) -> GFM:
@@ -65,11 +76,50 @@ def _one_phase(scale: Scale, given: Settings) -> OnePhase:
 
 
 def _zo_o2nc(scale: Scale, given: Settings) -> ZOO2NC:
-    settings = {"delta": max(0.1 * scale.radius, scale.floor), "batch_size": 1, **given}
-    steps = max(1, scale.evals // (2 * settings["batch_size"]))
-    # All blocks together can travel (steps / M)·δ: M must leave room for a few R, and is steps^{2/3} at most.
-    room = int(steps * settings["delta"] / (5 * scale.radius))
-    return ZOO2NC(**{"block_length": max(1, min(int((0.1 * steps) ** (2 / 3)), room)), **settings})
+    least = 2 * (given.get("rho") or 0.0)
+    settings = {"delta": max(0.1 * scale.radius, scale.floor, least), "batch_size": 1, **given}
+    settings = _blocks(scale, settings, max(1, scale.evals // (2 * settings["batch_size"])))
+    if _lacks_step(settings):
+        D = ZOO2NC(**{**settings, "step_size": 1.0}).play_radius
+        settings["step_size"] = D / (scale.estimate * sqrt(settings["block_length"]))
+    return ZOO2NC(**settings)
+
+
+def _o2nc(scale: Scale, given: Settings) -> O2NC:
+    settings = _blocks(scale, {"delta": 0.1 * scale.radius, **given}, scale.evals)
+    if _lacks_step(settings):  # η = D/(G √M), D = δ/M
+        settings["step_size"] = settings["delta"] / (scale.gradient * settings["block_length"] ** 1.5)
+    return O2NC(**settings)
+
+
+def _lacks_step(settings: Settings) -> bool:
+    return settings.get("learner") == "ogd" and settings.get("step_size") is None
+
+
+def _blocks(scale: Scale, settings: Settings, steps: int) -> Settings:
+    """Add a block length M; all blocks together can travel (steps / M)·δ, which must be a few R."""
+    room = int(steps * settings["delta"] / (TRAVEL * scale.radius))
+    return {"block_length": max(1, min(int((0.1 * steps) ** (2 / 3)), room)), **settings}
+
+
+def _singd(kind: type[SINGD]) -> Callable[[Scale, Settings], SINGD]:
+    def build(scale: Scale, given: Settings) -> SINGD:
+        delta = given.get("delta", 0.1 * scale.radius)
+        memory = log(16 / TARGET)  # (1 − β)·p·δ by the theorem, so that what is older than K steps is forgotten
+        # A step along a full gradient is 1/(2p) long. The answer is drawn from the whole run, of which a fifth is to
+        # travel a few R; p is at most the theorem's.
+        p = given.get("p", min(scale.evals / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
+        beta = max(0.0, 1 - memory / (p * delta))
+        return kind(**{"delta": delta, "p": p, "q": scale.gradient * p, "beta": beta, **given})
+
+    return build
+
+
+def _certifying(kind: type[Certifying]) -> Callable[[Scale, Settings], Certifying]:
+    def build(scale: Scale, given: Settings) -> Certifying:
+        return kind(**{"delta": 0.1 * scale.radius, "epsilon": TARGET * scale.gradient, **given})
+
+    return build
 
 
 BUILDERS: dict[str, Callable[[Scale, Settings], Method]] = {
@@ -79,6 +129,12 @@ BUILDERS: dict[str, Callable[[Scale, Settings], Method]] = {
     "ws-gfm+": _warm_start(_gfm_plus),
     "one-phase": _one_phase,
     "zo-o2nc": _zo_o2nc,
+    "o2nc": _o2nc,
+    "singd": _singd(SINGD),
+    "psingd": _singd(PSINGD),
+    "ingd": _certifying(INGD),
+    "pingd": _certifying(PINGD),
+    "cutting-plane": _certifying(CuttingPlane),
 }
 
 
@@ -130,6 +186,11 @@ class Probed(Method):
         return self.example.output
 
     @property
+    def sees_values(self) -> bool:  # type: ignore[override]
+        """Whether the method that was asked for sees values; the probes do not count."""
+        return self.example.sees_values
+
+    @property
     def uses_horizon(self) -> bool:
         return True
 
@@ -144,8 +205,9 @@ class Probed(Method):
         return self.example.refusal(oracle)
 
     def init(self, x: Array, context: Context) -> ProbedState:
-        noisy = context.noisy and context.sample is None
-        state = ProbedState(x, probe=Probe.plan(x, self._budget(context), noisy))
+        budget, noisy = self._budget(context), context.noisy and context.sample is None
+        self.example.init(x, context)  # what the method cannot do is said before anything is evaluated
+        state = ProbedState(x, probe=Probe.plan(x, budget, noisy))
         if state.probe.over:
             self._build(state, context)
         return state
@@ -173,11 +235,14 @@ class Probed(Method):
     def _build(self, state: ProbedState, context: Context) -> None:
         state.spent = context.nfev
         evals = max(self._budget(context) - state.spent, 2)
-        state.scale = Scale(state.probe.radius / 2, state.x.size * state.probe.floor, evals)
+        d, probe = state.x.size, state.probe
+        steep = (probe.steepest or 1.0) * sqrt(d)  # the slope along a random w is ‖∇F‖/√d in root mean square
+        state.scale = scale = Scale(probe.radius / 2, d * probe.floor, evals, steep, sqrt(d) * steep)
         method = self.built(state)
-        shrink = state.probe.fitting(method.margin(), context.project) / method.margin()
-        if shrink < 1 and "delta" not in self.given:
-            state.scale = Scale(shrink * state.scale.radius, shrink * state.scale.floor, evals)
+        margin, fitting = method.margin(), probe.fitting(method.margin(), context.project)
+        if fitting < margin and "delta" not in self.given:
+            shrink = fitting / margin
+            state.scale = replace(scale, radius=shrink * scale.radius, floor=shrink * scale.floor)
             method = self.built(state)
         state.leaves = context.project is not None and not context.project.holds(method.margin())
         state.inner = method.init(context.projected(state.x, method.margin()), self._stage(state, context))
@@ -194,7 +259,7 @@ class Probed(Method):
             raise ValueError(
                 f"{self.wanted} chooses its steps by the budget: give the run max_evals or max_iter, or all settings."
             )
-        return 2 * context.max_iter
+        return (1 if self.example.needs_gradient else 2) * context.max_iter
 
     def offer(self, state: ProbedState, left: Array) -> Array | None:
         return None if state.inner is None else self.built(state).offer(state.inner, left)
@@ -213,4 +278,13 @@ class Probed(Method):
             return [f"{self.wanted} was still probing for its settings."]
         method = self.built(state)
         leaves = [f"Queries may leave the allowed set by delta = {method.margin():.3g}."] if state.leaves else []
-        return [*leaves, f"{state.spent} evaluations of probing chose {method!r}."]
+        return [*leaves, f"{state.spent} evaluations of probing chose {method!r}.", *method.report(state.inner)]
+
+    def finished(self, state: ProbedState) -> str | None:
+        return None if state.inner is None else self.built(state).finished(state.inner)
+
+    def certificate(self, state: ProbedState) -> Any:
+        return None if state.inner is None else self.built(state).certificate(state.inner)
+
+    def standing(self, state: ProbedState) -> Array:
+        return state.x if state.inner is None else self.built(state).standing(state.inner)

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from goldstein.methods.base import Context, Method, MethodState
+from goldstein.methods.settings import check_number
 from goldstein.query import Array, Query
 from goldstein.smoothing import ball
 
@@ -70,9 +71,9 @@ class SINGD(Method):
     takes β = 1 − ε²/(64 G²), p = 64 G² ln(16 G/ε)/(δ ε²), q = 4 G p and
     T = 2¹⁶ G³ Δ ln(16 G/ε)/(ε⁴ δ) · max(1, Gδ/(8Δ)). Its authors used β = 0.9, p = 1, q = 10 on CIFAR-10.
 
-    Line 6 is `output="random"`. With `max_iter` given, its index is drawn first and the run stops K steps before it,
-    since x_{i−K} does not depend on what comes later; otherwise the last K iterates are kept. The other output rules
-    see the same late points, but "last" returns x_{T+1}, about which the theorem says nothing.
+    Line 6 is the method's own output rule, "random". With `max_iter` as the only limit, its index is drawn first and
+    the run stops K steps before it, since x_{i−K} does not depend on what comes later; otherwise the last K iterates
+    are kept. "average" sees the same late points; "last" returns x_{T+1}, about which the theorem says nothing.
 
     The gradient must satisfy ⟨g(x), v⟩ = F'(x; v) along the directions travelled, which automatic differentiation
     gives almost everywhere, but not at every kink.
@@ -87,9 +88,9 @@ class SINGD(Method):
     >>> import numpy as np, goldstein as gs
     >>> rows = np.random.default_rng(0).normal(size=(100, 3))
     >>> oracle = gs.FiniteSum(lambda x, i: abs(rows[i] @ x), 100, grad=lambda x, i: np.sign(rows[i] @ x) * rows[i])
-    >>> res = gs.minimize(oracle, np.ones(3), gs.SINGD(delta=0.2, p=50, q=50), max_iter=1000, rng=0)
-    >>> bool(res.fun < 0.2), res.ngev
-    (True, 1001)
+    >>> res = gs.minimize(oracle, np.ones(3), gs.SINGD(delta=0.2, p=50, q=50), max_evals=3000, rng=0)
+    >>> bool(res.fun < 0.2), res.ngev > 2900
+    (True, True)
     """
 
     delta: float
@@ -100,18 +101,14 @@ class SINGD(Method):
     name: ClassVar[str] = "singd"
     needs_gradient: ClassVar[bool] = True
     sees_values: ClassVar[bool] = False
+    output: ClassVar[str] = "random"
 
     def __post_init__(self) -> None:
         for name in ("delta", "p", "q"):
-            value = getattr(self, name)
-            if not 0 < value < np.inf:
-                raise ValueError(f"{name} must be a positive number, got {value!r}.")
-        if not 0 <= self.beta < 1:
-            raise ValueError(f"beta must lie in [0, 1), got {self.beta!r}.")
-        if self.perturb_radius is not None and not 0 < self.perturb_radius < 1:
-            raise ValueError(
-                f"perturb_radius is a share of the norm of m, between 0 and 1, or None; got {self.perturb_radius!r}."
-            )
+            check_number(name, getattr(self, name))
+        check_number("beta", self.beta, "a number in [0, 1)", high=1.0, zero=True)
+        if self.perturb_radius is not None:
+            check_number("perturb_radius", self.perturb_radius, "a share of ‖m‖ between 0 and 1, or None", high=1.0)
 
     @property
     def lookback(self) -> int:
@@ -205,7 +202,7 @@ class PSINGD(SINGD):
     --------
     >>> import numpy as np, goldstein as gs
     >>> oracle = gs.Deterministic(lambda x: abs(x).sum(), grad=np.sign)
-    >>> res = gs.minimize(oracle, np.ones(3), gs.PSINGD(delta=0.2, p=50, q=50), max_iter=1000, rng=0)
+    >>> res = gs.minimize(oracle, np.ones(3), gs.PSINGD(delta=0.2, p=50, q=50), max_evals=3000, rng=0)
     >>> bool(res.fun < 0.2)
     True
     """
@@ -215,5 +212,5 @@ class PSINGD(SINGD):
 
     def __post_init__(self) -> None:
         if self.perturb_radius is None:
-            raise ValueError("psingd needs a perturb_radius; singd goes without.")
+            raise ValueError("psingd needs a perturb_radius between 0 and 1; singd goes without.")
         super().__post_init__()

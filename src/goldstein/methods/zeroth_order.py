@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from goldstein.methods.base import Context, Method, MethodState
+from goldstein.methods.settings import check_count, check_number
 from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
 from goldstein.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
@@ -81,13 +82,10 @@ class ZerothOrder(Method):
 
     def _check(self, delta: float, **counts: int | None) -> None:
         """Validate the settings that all zeroth-order methods have."""
-        if isinstance(delta, bool) or not isinstance(delta, int | float | np.number):
-            raise TypeError(f"delta must be a positive number, got {delta!r}.")
-        if not (np.isfinite(delta) and delta > 0):
-            raise ValueError(f"delta must be a positive number, got {delta!r}.")
+        check_number("delta", delta)
         for name, count in counts.items():
-            if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {count!r}.")
+            if count is not None or name != "large_batch_size":
+                check_count(name, count)
         if self.directions not in DIRECTIONS:
             raise ValueError(f"directions must be one of {', '.join(DIRECTIONS)}; got {self.directions!r}.")
         if isinstance(self.estimator, str) and self.estimator not in ESTIMATORS:

@@ -32,15 +32,18 @@ class Estimates:
         Largest |F(y; ξ) − F(z; ξ)|/‖y − z‖ seen: no Lipschitz constant that holds for every ξ is smaller.
     gap_guess, gap_guess_stderr : float
         f(x0) − f at the lowest point found, and the standard error of that difference; or f(x0) − f_lower. The true
-        gap is as large or larger if a run found it, since no run finds inf f.
+        gap is as large or larger if a run found it, since no run finds inf f. Where that is not positive: L_guess ·
+        delta, by which f may fall within the ball that was looked at; `note` says so.
     f_start, f_lowest : float
-        The two values whose difference that is.
+        The two values compared.
     x_lowest : ndarray, shape (d,)
         The lowest point found; x0 if no run was made, or it found nothing lower.
     delta : float
         Radius of the balls in which slopes were measured.
     nfev : int
         Values that all this took.
+    note : str
+        What was assumed, if anything.
     """
 
     L_guess: float
@@ -53,14 +56,16 @@ class Estimates:
     x_lowest: Array
     delta: float
     nfev: int
+    note: str = ""
 
     def __str__(self) -> str:
         rows = [
-            ("guess of L", f"{self.L_guess:.3g} ± {self.L_guess_stderr:.2g}"),
+            ("guess of L", _with_error(self.L_guess, self.L_guess_stderr)),
             ("largest slope seen", f"{self.largest_slope:.3g}"),
-            ("guess of the gap", f"{self.gap_guess:.3g} ± {self.gap_guess_stderr:.2g}"),
+            ("guess of the gap", _with_error(self.gap_guess, self.gap_guess_stderr)),
             ("evaluations", written(self.nfev)),
         ]
+        rows += [("note", self.note)] if self.note else []
         text = "Measured guesses (not bounds: the true L and gap may be larger)"
         return "\n".join([text, *(f"  {key:<18}  {value}" for key, value in rows)])
 
@@ -199,7 +204,8 @@ def _against_bound(probe: _Probe, x: Array, radius: float, f_lower: float) -> Es
     slopes, _ = probe.slopes(x, radius, probe.rows((probe.budget - probe.nfev) // 2, x.size))
     L, L_error = _steepness(slopes, x.size)
     gap, top = f_start - f_lower, float(np.abs(slopes).max())
-    return Estimates(L, L_error, top, gap, error, f_start, f_lower, x, radius, probe.nfev)
+    gap, error, note = _positive_gap(gap, error, L, radius, "x0 is as low as the lower bound")
+    return Estimates(L, L_error, top, gap, error, f_start, f_lower, x, radius, probe.nfev, note)
 
 
 def _by_run(probe: _Probe, x: Array, radius: float) -> Estimates:
@@ -221,8 +227,20 @@ def _by_run(probe: _Probe, x: Array, radius: float) -> Estimates:
     if there.size >= 2:
         L, error = max((L, error), _steepness(there, x.size))
     top = float(np.abs(np.concatenate([slopes, there])).max())
-    gap = max(gap, 0.0)
-    return Estimates(L, error, top, gap, gap_error, f_start, f_start - gap, lowest, radius, probe.nfev)
+    f_lowest = f_start - max(gap, 0.0)
+    gap, gap_error, note = _positive_gap(gap, gap_error, L, radius, "no point lower than x0 was found")
+    return Estimates(L, error, top, gap, gap_error, f_start, f_lowest, lowest, radius, probe.nfev, note)
+
+
+def _positive_gap(gap: float, error: float, L: float, radius: float, why: str) -> tuple[float, float, str]:
+    """Return a gap that plans can be made with, its standard error, and a note if it was not measured."""
+    if gap > 0:
+        return gap, error, ""
+    return L * radius, 0.0, f"{why}, so the gap is taken as L · delta, by which f may fall within delta = {radius:g}"
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.3g} ± {error:.2g}" if error > 0 else f"{value:.3g}"
 
 
 def _search(probe: _Probe, x: Array, g: Array) -> Array:

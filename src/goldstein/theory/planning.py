@@ -46,6 +46,8 @@ def plan(
     batch_size: int = 1,
     noise: float | None = None,
     learner: str | None = None,
+    restart: str = "clock",
+    momentum: float | None = None,
     failure_probability: float = 0.05,
 ) -> Plan:
     """Return the parameters and the cost with which a method reaches (δ, ε)-Goldstein stationarity.
@@ -73,6 +75,10 @@ def plan(
         also what is assumed when it is not given.
     learner : {"ogd", "adagrad"}, optional
         Of "zo-o2nc" and "o2nc"; "ogd" unless given. "adagrad" costs 3.7 times as much and takes no step from L.
+    restart : {"clock", "coin"}, optional
+        Of "gfm+": "coin" (PAGE) restarts at each step with probability 1/m.
+    momentum : None
+        There is no plan for the momentum of STORM; any other value is refused with the reason.
     failure_probability : float, optional
         γ: "ingd", "pingd" and "cutting-plane" end within their evaluations with probability 1 − γ.
 
@@ -102,6 +108,15 @@ def plan(
         raise ValueError(f'learner can be chosen for "zo-o2nc" and "o2nc" only; "{method}" has none.')
     if learner not in (None, *first_order.REGRET):
         raise ValueError(f'learner is "ogd" or "adagrad", got {learner!r}.')
+    if restart not in ("clock", "coin"):
+        raise ValueError(f'restart is "clock" or "coin", got {restart!r}.')
+    if restart == "coin" and (method != "gfm+" or parameters == "printed"):
+        raise ValueError('restart="coin" can be chosen for "gfm+" with parameters="repaired" only.')
+    if momentum is not None:
+        raise ValueError(
+            "There is no plan with momentum: the theorem of STORM is about a step and a momentum that change from one "
+            'iteration to the next, and gfm+ keeps both; restart="coin" has a plan.'
+        )
     if noise is not None and method not in NOISY_GRADIENTS:
         raise ValueError(f'noise is for "singd", "psingd" and "o2nc" only; "{method}" asks for no noisy gradients.')
     c, epsilon = constants_of(d, L, delta, constants), positive("epsilon", epsilon)
@@ -126,6 +141,7 @@ def plan(
         batch_size=batch_size,
         noise=None if noise is None else float(noise),
         learner=learner or "ogd",
+        restart=restart,
         failure_probability=float(failure_probability),
     )
     try:

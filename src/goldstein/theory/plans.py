@@ -29,7 +29,7 @@ class Plan:
     gradients, values : int
         How many of the evaluations are gradients, and how many are values.
     exact : bool
-        False: the run ends by itself and the evaluations are the most that it may take.
+        False: the run ends by itself, or tosses coins, and the evaluations are the most that it may take.
     expected_evaluations : float or None
         Exact mean number of evaluations under the output rule; None when only the worst case is known.
     oracle : str
@@ -118,6 +118,7 @@ class Goal:
     batch_size: int = 1
     noise: float | None = None
     learner: str = "ogd"
+    restart: str = "clock"
     failure_probability: float = 0.05
 
     def plan(self, name: str, method: Any, numbers: Any, T: int, cost: int, mean: float | None, **more: Any) -> Plan:

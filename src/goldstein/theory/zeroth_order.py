@@ -32,7 +32,12 @@ def gfm(p: Goal) -> Plan:
 
 
 def gfm_plus(p: Goal) -> Plan:
-    """Plan Algorithm 2 by Theorem 1."""
+    """Plan Algorithm 2 by Theorem 1; with the coin of PAGE, m more iterations do.
+
+    With probability 1/m of a restart the error e_t = E‖v_t − ∇f_δ(x_t)‖² obeys e_{t+1} ≤ (1 − 1/m)(e_t + M_δ² s_t/b) +
+    σ²/(m b'), s_t = E‖x_{t+1} − x_t‖², whence Σ e_t ≤ m σ²/b' + (m − 1) Σ M_δ² s_t/b + T σ²/b'. The middle term is what
+    (*) takes care of, as with the clock. The first one is new, and adds m ε²/(2T) to the bound.
+    """
     from goldstein.methods.gfm_plus import GFMPlus
 
     c, gap = p.constants, p.gap + p.L * p.delta  # Δ_δ, eq. (4)
@@ -49,6 +54,10 @@ def gfm_plus(p: Goal) -> Plan:
     )
     settings: dict[str, Any] = {"delta": p.delta, "step_size": eta, "epoch_length": m, "batch_size": b}
     settings["large_batch_size"] = large
+    if p.restart == "coin":
+        settings, T = settings | {"restart": "coin"}, T + m
+        most, mean = T * max(2 * large, 4 * b), _tossed_mean_cost(T, m, b, large)
+        return p.plan("gfm+", GFMPlus(**settings), settings, T, most, mean, star=star, exact=False)
     cost, mean = _recursive_cost(T, m, b, large), _recursive_mean_cost(T, m, b, large)
     flaws = defects if star < 0 else ()
     return p.plan("gfm+", GFMPlus(**settings), settings, T, cost, mean, star=star, defects=flaws)
@@ -66,6 +75,12 @@ def _recursive_mean_cost(T: int, m: int, b: int, large: int) -> float:
     restarts = m * epochs * (epochs + 1) // 2 + rest * (epochs + 1)  # Σ ⌈R/m⌉
     steps = T * (T - 1) // 2  # Σ R
     return 2 * (restarts * large + 2 * b * (steps - restarts)) / T
+
+
+def _tossed_mean_cost(T: int, m: int, b: int, large: int) -> float:
+    """Return the mean cost of R iterations, R uniform on 0..T−1: the first restarts, others with probability 1/m."""
+    later = (2 * large + 4 * b * (m - 1)) / m
+    return (T - 1) * (2 * large + later * (T - 2) / 2) / T
 
 
 def one_phase(p: Goal) -> Plan:
