@@ -6,7 +6,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-PACKAGES = ("goldstein", "numpy", "scipy", "numba", "scikit-learn", "torch")
+PACKAGES = ("goldstein", "numpy", "scipy", "numba", "scikit-learn", "torch", "adversarial-robustness-toolbox")
 
 
 def provenance(command: str) -> dict[str, Any]:
