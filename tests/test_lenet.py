@@ -60,6 +60,16 @@ def test_chunks_do_not_change_the_logits(weights, monkeypatch):
     assert lenet.LeNet(weights)(images[:0]).shape == (0, 10)
 
 
+@pytest.mark.parametrize("rows", [1, 5, 31, 32, 33])
+def test_few_rows_are_filled_up_and_give_what_many_give(weights, rows, monkeypatch):
+    images, _ = bars(50, seed=1)
+    model, taken = lenet.LeNet(weights), []
+    forward = lenet.forward
+    monkeypatch.setattr(lenet, "forward", lambda *given: taken.append(len(given[-1])) or forward(*given))
+    assert model(images[:rows]) == pytest.approx(model(images)[:rows], abs=1e-4)
+    assert taken[0] == max(rows, 32)
+
+
 def test_training_learns_what_there_is_to_learn_and_repeats(weights):
     images, labels = bars(200, seed=1)
     losses = []

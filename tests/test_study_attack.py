@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 
@@ -41,14 +42,20 @@ def problems():
     return out
 
 
-def run(out, **settings):
-    """Run the tiny study on small grids, in this process."""
+@contextmanager
+def small_grids():
     before = attack_methods.GRIDS, attack_methods.EPOCHS, attack.BLOCK
     attack_methods.GRIDS, attack_methods.EPOCHS, attack.BLOCK = SMALL_GRIDS, (2, 5), 4
     try:
-        return attack.run(out, scale=TINY, problems=problems, **settings)
+        yield
     finally:
         attack_methods.GRIDS, attack_methods.EPOCHS, attack.BLOCK = before
+
+
+def run(out, **settings):
+    """Run the tiny study on small grids, in this process."""
+    with small_grids():
+        return attack.run(out, scale=TINY, problems=problems, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -369,6 +376,34 @@ def test_a_killed_study_started_again_leaves_the_files_of_an_undisturbed_one(don
     run(out, jobs=1)
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())  # none was run again
     assert contents(out) == contents(done[1])
+
+
+def test_a_study_that_fails_does_not_finish_the_pieces_it_has_begun(tmp_path, monkeypatch):
+    ended, real = [], attack.attack
+
+    def failing(*given, progress, **settings):
+        if settings["max_queries"] == TINY.max_queries:
+            raise RuntimeError("the power went off")
+        return real(*given, progress=progress, **settings)
+
+    monkeypatch.setattr(attack, "attack", failing)
+    with pytest.raises(RuntimeError, match="the power went off"):
+        run(tmp_path, jobs=2)
+    study = attack.Study(tmp_path, TINY, 1, ended.append)
+    study.stopped = True
+    monkeypatch.setattr(attack, "attack", real)
+    with pytest.raises(InterruptedError):
+        study._attack(problems()[0], study.entries["default"], "test", {}, 0, 6, 50)
+    assert ended == []
+
+
+def test_the_progress_bar_ends_full(tmp_path, done):
+    shutil.copytree(done[1] / "cells", tmp_path / "cells")
+    told = []
+    with small_grids():
+        study = attack.Study(tmp_path, TINY, 1, told.append)
+        study.dataset(problems()[0])
+        assert sum(told) == pytest.approx(study.cost())
 
 
 def test_a_finished_study_is_only_reported_again(done, monkeypatch):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from goldstein.attack import attack
 from goldstein.studies import attack_references, lenet
 from goldstein.studies.attack_curves import compare, summary
-from goldstein.studies.attack_methods import Entry, Setting, entries, settings
+from goldstein.studies.attack_methods import GRIDS, Entry, Setting, entries, settings
 from goldstein.studies.attack_references import SQUARE
 from goldstein.studies.cells import Cells
 from goldstein.studies.lenet import Floats, LeNet
@@ -115,15 +115,16 @@ class Study:
     def __init__(self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any]) -> None:
         self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
         self.jobs, self.entries = jobs or os.cpu_count() or 1, entries()
+        self.stopped = False
 
     def cost(self) -> float:
         """Return the rows that a data set takes at most."""
-        first, *rest = pairwise((0, *self.scale.rounds))
-        tried = sum(len(settings(family, "wide")) for family in ("GFM", "GFM+"))
-        tuning, left = tried * (first[1] - first[0]), tried
-        for start, stop in rest:
-            left = -(-left // 3)
-            tuning += left * (stop - start)
+        tuning = 0
+        for family, grid in product(("GFM", "GFM+"), GRIDS):
+            left = len(settings(family, grid))
+            for start, stop in pairwise((0, *self.scale.rounds)):
+                tuning += left * (stop - start)
+                left = -(-left // 3)
         report = (len(self.entries) + attack_references.has_art()) * self.scale.images
         return float(tuning * self.scale.tuning_queries + report * self.scale.max_queries)
 
@@ -195,6 +196,9 @@ class Study:
             for future in as_completed(futures):
                 k = futures[future]
                 results[k] = self.cells.put(specs[k], future.result())
+        except BaseException:
+            self.stopped = True
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
         return [result for result in results if result is not None]
@@ -207,6 +211,8 @@ class Study:
 
         def progress(done: int, n: int) -> None:
             nonlocal ended
+            if self.stopped:  # do not go on to the end of a piece that nobody waits for
+                raise InterruptedError
             self.advance(float(done - ended) * budget)
             ended = done
 

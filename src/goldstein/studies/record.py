@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("goldstein", "numpy", "scipy", "numba", "scikit-learn", "torch")
+PACKAGES = ("goldstein", "numpy", "scipy", "numba", "scikit-learn", "torch", "adversarial-robustness-toolbox")
 
 
 def provenance(command: str) -> dict[str, Any]:
