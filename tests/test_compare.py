@@ -209,7 +209,8 @@ def test_a_guess_at_a_kink_sees_the_slopes_around_it():
     """At the minimiser of an even function both values of every pair around it are equal."""
     guess = estimate(PROBLEMS["cone"].oracle, np.zeros(8), rng=0)
     assert guess.L_guess == pytest.approx(1, rel=0.4)
-    assert guess.gap_guess == 0
+    assert guess.gap_guess > 0  # something to plan with
+    assert "no point lower than x0 was found" in guess.note
     np.testing.assert_array_equal(guess.x_lowest, np.zeros(8))
 
 

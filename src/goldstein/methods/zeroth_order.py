@@ -16,6 +16,7 @@ from goldstein.query import Array, Query
 from goldstein.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
 from goldstein.steps import LinearDecay, StepRule, as_rule
 
+OPTIONAL = ("large_batch_size", "search", "resolution")  # counts that may be None
 Draw = Callable[[np.random.Generator, int, int], Array]
 
 
@@ -84,7 +85,7 @@ class ZerothOrder(Method):
         """Validate the settings that all zeroth-order methods have."""
         check_number("delta", delta)
         for name, count in counts.items():
-            if count is not None or name != "large_batch_size":
+            if count is not None or name not in OPTIONAL:
                 check_count(name, count)
         if self.directions not in DIRECTIONS:
             raise ValueError(f"directions must be one of {', '.join(DIRECTIONS)}; got {self.directions!r}.")
