@@ -62,7 +62,7 @@ def play(method, oracle, x0, rng, most):
         yield run, query
 
 
-# The pseudo-code of theory.md 1.5 to 1.8, transcribed once more, slowly. Only the order of the draws is the library's.
+# The pseudo-code of the four methods, transcribed once more, slowly. Only the order of the draws is the library's.
 
 
 def in_ball(rng, d):
