@@ -86,6 +86,14 @@ def test_methods_that_take_gradients_find_their_settings_themselves(name, d):
         assert "evaluations of probing chose" in res.message
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_a_start_on_a_symmetric_kink_is_not_left_for_good(name):
+    """Probes see no slope at the minimum of |x|_1; the run may wander, but not far."""
+    oracle = gs.Deterministic(lambda x: abs(x).sum(), grad=np.sign)
+    res = gs.minimize(oracle, np.zeros(3), name, max_evals=600, rng=0)
+    assert res.fun < 0.5
+
+
 def test_what_a_method_cannot_do_is_said_before_it_probes():
     def never(x):
         raise AssertionError

@@ -34,8 +34,10 @@ class Probe(State):
         log r lies between them.
     slope, level, noise : float
         Root mean square slope along w at the last radius, largest |F| seen at x0, standard deviation of F at x0.
-    steepest : float
-        Largest of those root mean squares that stood out from noise and rounding.
+    steepest, kink : float
+        Largest slope that stood out from noise and rounding, and the same of even parts where no slope did.
+    careful : bool
+        A radius where only an even part stands out is too far: the function is flat out there.
     done : int
         Queries answered.
     """
@@ -50,15 +52,18 @@ class Probe(State):
     noise: float = 0.0
     done: int = 0
     steepest: float = 0.0
+    kink: float = 0.0
+    careful: bool = False
 
     @classmethod
-    def plan(cls, x0: Array, budget: int, noisy: bool) -> Probe:
+    def plan(cls, x0: Array, budget: int, noisy: bool, *, careful: bool = False) -> Probe:
         """Return a probe that spends a third of the budget at most; `noisy`: the same ξ cannot be asked twice."""
         norm = float(np.linalg.norm(x0)) or 1.0
         width = DECADES * np.log(10.0)
         repeats = min(max(budget // 200, 3), 10) if noisy and budget >= 40 else 0
         batch = min(max(budget // 1000, 1), 10)
-        return cls(min(ROUNDS, budget // (9 * batch)), batch, repeats, np.log(norm) - width, np.log(norm) + width)
+        rounds, middle = min(ROUNDS, budget // (9 * batch)), np.log(norm)
+        return cls(rounds, batch, repeats, middle - width, middle + width, careful=careful)
 
     @property
     def over(self) -> bool:
@@ -117,8 +122,10 @@ class Probe(State):
         even = np.abs(plus + minus - 2 * here)[fine]
         top = float(np.abs(here[fine]).max())
         self.level = max(self.level, top)
-        seen = odd.mean() > 4 * max(self.noise, ROUNDING * top)
-        if seen and even.sum() > 0.5 * odd.sum():
+        clear = 4 * max(self.noise, ROUNDING * top)
+        seen = odd.mean() > clear
+        flat = not seen and even.mean() > clear
+        if (seen and even.sum() > 0.5 * odd.sum()) or (flat and self.careful):
             self.high = float(np.log(radius))
         else:
             self.low = float(np.log(radius))
@@ -126,3 +133,5 @@ class Probe(State):
             self.slope = float(np.sqrt((odd**2).mean()) / (2 * radius))
         if seen:
             self.steepest = max(self.steepest, self.slope)
+        elif flat:
+            self.kink = max(self.kink, float(np.sqrt((even**2).mean()) / (2 * radius)))

@@ -207,7 +207,7 @@ class Probed(Method):
     def init(self, x: Array, context: Context) -> ProbedState:
         budget, noisy = self._budget(context), context.noisy and context.sample is None
         self.example.init(x, context)  # what the method cannot do is said before anything is evaluated
-        state = ProbedState(x, probe=Probe.plan(x, budget, noisy))
+        state = ProbedState(x, probe=Probe.plan(x, budget, noisy, careful=True))
         if state.probe.over:
             self._build(state, context)
         return state
@@ -236,8 +236,12 @@ class Probed(Method):
         state.spent = context.nfev
         evals = max(self._budget(context) - state.spent, 2)
         d, probe = state.x.size, state.probe
-        steep = (probe.steepest or 1.0) * sqrt(d)  # the slope along a random w is ‖∇F‖/√d in root mean square
-        state.scale = scale = Scale(probe.radius / 2, d * probe.floor, evals, steep, sqrt(d) * steep)
+        steep = (probe.steepest or probe.kink or 1.0) * sqrt(d)  # the root mean square slope along w is ‖∇F‖/√d
+        if probe.kink and not probe.steepest:  # x0 is a kink on all sides, which has no length of its own
+            radius = float(np.linalg.norm(state.x)) or 1.0
+        else:
+            radius = probe.radius
+        state.scale = scale = Scale(radius / 2, d * probe.floor, evals, steep, sqrt(d) * steep)
         method = self.built(state)
         margin, fitting = method.margin(), probe.fitting(method.margin(), context.project)
         if fitting < margin and "delta" not in self.given:
