@@ -99,6 +99,22 @@ def test_both_paths_give_the_same_run(method, output, limit):
         np.testing.assert_allclose(fast.history[name], slow.history[name], atol=1e-6, err_msg=name)
 
 
+@njit
+def litter(d):
+    """Leave NaN where the next arrays of d numbers will be put."""
+    left = [np.full(d, np.nan) for _ in range(100)]
+    return len(left)
+
+
+def test_what_lies_in_memory_does_not_matter():
+    oracle, x0 = least_deviations()
+    keys = {"rng": 3, "output": "average", "max_evals": 61, "compiled": True}
+    gs.minimize(oracle, x0, METHODS["gfm"], **keys)
+    for _ in range(20):
+        litter(x0.size)
+        assert np.isfinite(gs.minimize(oracle, x0, METHODS["gfm"], **keys).x).all()
+
+
 BY_NAME = {
     "gfm": {},
     "gfm, batch": {"batch_size": 4},

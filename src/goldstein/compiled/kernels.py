@@ -137,7 +137,7 @@ def _size(eta, squared, tally):
 def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
     """Algorithm 1 for `len(etas)` iterations with batches of b; changes x, mean and tally in place."""
     d = x.size
-    w, above, below, g = np.empty(d), np.empty(d), np.empty(d), np.zeros(d if b > 1 else 0)
+    w, above, below, g = np.zeros(d), np.empty(d), np.empty(d), np.zeros(d if b > 1 else 0)  # w: 0 · NaN is no 0
     target = x if b == 1 else g  # a batch of one has nothing to add up: x goes along the direction itself
     late = 0.0  # what of w the target still lacks
     indices = np.zeros(b, np.int64)
