@@ -46,7 +46,7 @@ def attack_rows():
     """Return evaluations a second of the bare model on full batches and of whole attacks."""
     import torch
 
-    model, table = torch_model(network(), rows=ROWS), []
+    model, table = torch_model(network()), []
     most = torch.get_num_threads()
     for threads in sorted({1, most}):
         torch.set_num_threads(threads)

@@ -167,7 +167,7 @@ class Course:
 
     def _found(self, asked: Waiting) -> bool:
         """Return whether one of the rows is an adversarial image, and keep the one that is most clearly so."""
-        best = int(np.argmin(asked.margins))
+        best = int(asked.margins.argmin())
         if not asked.margins[best] < -SURE:
             return False
         self.x, self.predicted, self.success = asked.rows[best].copy(), int(asked.classes[best]), True
@@ -218,12 +218,12 @@ def merge(
         targets = np.repeat([c.target for c, _ in parts], sizes) if terms.targeted else None
         _check_classes(max(int(labels.max()), -1 if targets is None else int(targets.max())), scores.shape[1])
         values = margins(log_scores(scores, terms.outputs), labels, targets)
-        classes, start = scores.argmax(axis=1), 0
+        classes, start, fine = scores.argmax(axis=1), 0, bool(np.isfinite(values).all())
         for course, count in parts:
             outstanding -= course.waiting.left
             active.popleft()
             stop = start + count
-            if not np.isfinite(values[start:stop]).all():
+            if not (fine or np.isfinite(values[start:stop]).all()):
                 done(course, f"The model returned scores that are not finite, after {course.spent} queries.")
             elif course.answer(values[start:stop], classes[start:stop]):
                 # a query that is only partly answered goes on first

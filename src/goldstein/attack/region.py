@@ -50,7 +50,7 @@ class Region:
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
         """Return the allowed image next to x."""
         if self.norm == "linf":
-            return np.clip(x, self.lower, self.upper)
+            return np.asarray(np.minimum(np.maximum(x, self.lower), self.upper))
         return np.asarray(self._near(x[None])[0])
 
     def rows(self, points: Array) -> Rows:
@@ -58,7 +58,8 @@ class Region:
         if self.norm == "l2":
             points = self._near(points)
         rows = points.astype(np.float32)
-        return np.clip(rows, self.lower, self.upper, out=rows)
+        np.maximum(rows, self.lower, out=rows)  # np.clip takes three times as long
+        return np.minimum(rows, self.upper, out=rows)
 
     def holds(self, margin: float) -> bool:
         """Whether queries `margin` away stay inside: they are projected."""

@@ -25,8 +25,8 @@ class SignState(SmoothedState):
 
     Attributes
     ----------
-    origin, dual : ndarray
-        The original z, and G, the sum of the unit estimates.
+    origin, dual, opposite : ndarray
+        The original z; G, the sum of the unit estimates; and the corner with all signs of G turned over.
     best : float
         The value at x while the search goes on.
     place, changed : int
@@ -39,6 +39,7 @@ class SignState(SmoothedState):
 
     origin: Array = field(default_factory=lambda: np.empty(0))
     dual: Array = field(default_factory=lambda: np.empty(0))
+    opposite: Array = field(default_factory=lambda: np.empty(0))
     best: float = np.nan
     place: int = 0
     changed: int = 0
@@ -162,11 +163,10 @@ class SignAveraging(ZerothOrder):
         group = min(self.group, max(1, (end - first) // GROUPS), end - place)
         stop = place + (group if limit is None else min(group, limit))
         base = state.x if self.norm == "linf" else self._corner(state, state.dual)  # there pixels do not hang together
-        points = np.repeat(base[None], stop - place, axis=0)
-        length = self._length(base.size)
-        for row, tile in enumerate(range(place, stop)):
-            pixels = tiles[tile]
-            points[row, pixels] = state.origin[pixels] + length * np.sign(state.dual[pixels])
+        points = np.empty((stop - place, base.size))
+        points[:] = base
+        pixels, entries = tiles.entries(place, stop)
+        points.ravel()[entries] = state.opposite[pixels]
         return Query(points, memory=Batch(state.dual, 1, "tiles"))
 
     def tell(self, state: SignState, context: Context, query: Query, values: Array) -> None:
@@ -195,9 +195,9 @@ class SignAveraging(ZerothOrder):
         """Turn over the tile that lowers the loss most; if others do too, try all of them together next."""
         tiles, dual = self._tiles, state.dual
         assert tiles is not None
-        lower = np.flatnonzero(values < state.best)
+        lower = (values < state.best).nonzero()[0]
         if lower.size:
-            first = int(np.nanargmin(values))
+            first = int(lower[values[lower].argmin()])
             state.best, state.dual = float(values[first]), _turned(dual, [tiles[state.place + first]])
             if lower.size > 1:
                 state.joint = _turned(dual, [tiles[state.place + int(row)] for row in lower])
@@ -220,6 +220,8 @@ class SignAveraging(ZerothOrder):
         else:
             norm = float(np.linalg.norm(dual)) or 1.0
             state.x = context.projected(state.origin - length * np.sqrt(dual.size) / norm * dual, 0.0)
+        if self._tiles is not None:
+            state.opposite = self._corner(state, -dual)
         state.step = length
 
     def _corner(self, state: SignState, dual: Array) -> Array:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 CHANNELS = (1, 3, 4)
 
+Places = npt.NDArray[np.intp]
+
 
 def layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
     """Return channels, height and width of an image, and whether channels come first.
@@ -27,7 +29,7 @@ def layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
 
 
 @lru_cache(maxsize=64)
-def tiles(shape: tuple[int, ...], resolution: int) -> npt.NDArray[np.intp]:
+def tiles(shape: tuple[int, ...], resolution: int) -> Places:
     """Return for each pixel of the flat image the number of its tile, on a grid of `resolution` tiles a side.
 
     A side with fewer pixels than that has a tile for each of them; channels have tiles of their own.
@@ -50,6 +52,8 @@ class CoarseToFine:
 
     def __init__(self, shape: tuple[int, ...], finest: int, rounds: int) -> None:
         _, height, width, _ = layout(shape)
+        self._size = math.prod(shape)
+        self._entries: dict[tuple[int, int], tuple[Places, Places]] = {}
         sides = [2**k for k in range(finest.bit_length())]
         pixels = next((k for k, side in enumerate(sides) if side >= max(height, width)), len(sides) - 1)
         levels = [_level(shape, side) for side in sides[: pixels + 1]]
@@ -59,12 +63,25 @@ class CoarseToFine:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def __getitem__(self, place: int) -> npt.NDArray[np.intp]:
+    def __getitem__(self, place: int) -> Places:
         """Return the pixels of a tile."""
         level = bisect_right(self._starts, place) - 1
         pixels, bounds = self._levels[level]
         tile = place - self._starts[level]
         return pixels[bounds[tile] : bounds[tile + 1]]
+
+    def entries(self, start: int, stop: int) -> tuple[Places, Places]:
+        """Return the pixels of some tiles, one tile after the other, and where they stand in a stack of images.
+
+        The stack has one image for each tile, all pixels in one row.
+        """
+        found = self._entries.get((start, stop))
+        if found is None:
+            parts = [self[place] for place in range(start, stop)]
+            image = np.repeat(np.arange(stop - start), [len(part) for part in parts])
+            pixels = np.concatenate(parts)
+            found = self._entries[start, stop] = pixels, image * self._size + pixels
+        return found
 
     def grid(self, place: int) -> tuple[int, int]:
         """Return where the grid begins and ends that a tile belongs to."""
@@ -72,7 +89,7 @@ class CoarseToFine:
         return int(self._starts[level - 1]), int(self._starts[level])
 
 
-def _level(shape: tuple[int, ...], side: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _level(shape: tuple[int, ...], side: int) -> tuple[Places, Places]:
     """Return the pixels of a grid, sorted by tile from the middle outwards, and where each tile begins."""
     channels, height, width, first = layout(shape)
     number = tiles(shape, side)

@@ -31,7 +31,7 @@ from goldstein.studies.attack_methods import GRIDS, Entry, Setting, entries, set
 from goldstein.studies.attack_references import SQUARE
 from goldstein.studies.cells import Cells
 from goldstein.studies.lenet import Floats, LeNet
-from goldstein.studies.record import provenance
+from goldstein.studies.record import code, provenance
 
 RADIUS, MARGIN = 0.2, 4.0  # κ in pixels, and θ
 SEED = 0
@@ -269,8 +269,7 @@ class Study:
         self, problem: Problem, family: str, split: str, setting: Setting, start: int, stop: int, budget: int
     ) -> dict[str, Any]:
         where = {"data": problem.name, "weights": problem.weights, "split": split, "images": [start, stop]}
-        versions = {"goldstein": version("goldstein")}
-        return {"what": family, "setting": setting, **where, "queries": budget, "seed": SEED, **versions}
+        return {"what": family, "setting": setting, **where, "queries": budget, "seed": SEED, "code": code()}
 
 
 def capped(counts: Counts, budget: int) -> list[int]:

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.counted import CountedModel, Model
-from goldstein.studies.lenet import CHUNK, Floats, LeNet
+from goldstein.studies.lenet import Floats, LeNet
 
 SQUARE = "Square Attack (ART)"
 SQUARE_SHARE = 0.3  # p: the share of the pixels that a square has at the start
 PGD_STEPS = 100
+CHUNK = 256  # rows in a model batch
 
 Labels = npt.NDArray[np.int64]
 
@@ -41,7 +42,8 @@ class Remembering:
         self.asked[owners[self.right[owners]]] += 1
         keys = [row.tobytes() for row in rows]
         new = [k for k, owner in enumerate(owners) if keys[k] not in self.known[owner]]
-        for part in np.split(new, range(CHUNK, len(new), CHUNK)) if new else ():
+        for start in range(0, len(new), CHUNK):
+            part = new[start : start + CHUNK]
             scores = self.counted(rows[part], owners[part], np.ones(len(part), bool))
             for k, score in zip(part, scores, strict=True):
                 last = list(self.known[owners[k]].items())[-3:]  # older rows do not come back
