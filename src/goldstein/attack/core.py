@@ -37,7 +37,7 @@ def attack(
     outputs: str | None = None,
     max_queries: int = 10_000,
     seed: int = 0,
-    chunk: int = 250,
+    chunk: int = 256,
     at_once: int | None = None,
     queries: str = "inside",
     progress: bool | Progress = False,

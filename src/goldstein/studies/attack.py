@@ -156,6 +156,7 @@ class Study:
             "pgd": self._pgd(problem),
             "methods": methods,
             "differences": differences,
+            "won_at": {key: won_at(counts) for key, counts in runs.items()},
         }
 
     def _tune(self, problem: Problem, key: str) -> tuple[Setting, list[Any]]:
@@ -278,6 +279,11 @@ def capped(counts: Counts, budget: int) -> list[int]:
     return [int(queries) if won else budget for queries, won, wrong in rows if not wrong]
 
 
+def won_at(counts: Counts) -> list[int | None]:
+    """Return the queries at which each image was won; None: not won, or misclassified from the start."""
+    return [int(queries) if won else None for queries, won in zip(counts["queries"], counts["success"], strict=True)]
+
+
 def _better(table: Sequence[Sequence[Any]], alive: Sequence[int]) -> list[int]:
     """Return the better third of the settings, by mean queries."""
     return sorted(sorted(alive, key=lambda k: table[k][-1])[: -(-len(alive) // 3)])
@@ -317,7 +323,7 @@ def run(
     out : Path
         Folder; what was saved there by an earlier start is not run again.
     quick : bool
-        A few images and small budgets, and a network trained for two epochs.
+        A few images and small budgets, and a network trained for one epoch.
     images, max_queries : int, optional
         Test images of each data set (up to 10,000) and queries for each, if others than 1,000 and 10,000.
     data : Path, optional

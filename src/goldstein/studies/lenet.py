@@ -68,7 +68,7 @@ class Schedule:
 SCHEDULES = {
     "full": Schedule(epochs=100, step_size=0.1, halve_every=20),
     "short": Schedule(epochs=12, step_size=0.05, halve_every=None, batch_size=64, momentum=0.9, weight_decay=5e-4),
-    "quick": Schedule(epochs=2, step_size=0.05, halve_every=None, batch_size=64, momentum=0.9, weight_decay=5e-4),
+    "quick": Schedule(epochs=1, step_size=0.05, halve_every=None, batch_size=64, momentum=0.9, weight_decay=5e-4),
 }
 
 
