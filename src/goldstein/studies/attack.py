@@ -28,7 +28,7 @@ from goldstein.attack import attack
 from goldstein.studies import attack_references, lenet
 from goldstein.studies.attack_curves import compare, summary
 from goldstein.studies.attack_methods import GRIDS, Entry, Setting, entries, settings
-from goldstein.studies.attack_references import SQUARE
+from goldstein.studies.attack_references import SHORT, SHORT_ITERATIONS, SQUARE
 from goldstein.studies.cells import Cells
 from goldstein.studies.lenet import Floats, LeNet
 from goldstein.studies.record import code, provenance
@@ -44,6 +44,7 @@ COMPARED = (  # which differences are worked out, image by image
     ("GFM+, wide grid", "public ordering, wide grid"),
     ("default", "GFM, wide grid"),
     ("default", SQUARE),
+    ("default", SHORT),
 )
 
 Images = tuple[Floats, npt.NDArray[np.int64]]
@@ -125,8 +126,8 @@ class Study:
             for start, stop in pairwise((0, *self.scale.rounds)):
                 tuning += left * (stop - start)
                 left = -(-left // 3)
-        report = (len(self.entries) + attack_references.has_art()) * self.scale.images
-        return float(tuning * self.scale.tuning_queries + report * self.scale.max_queries)
+        report = len(self.entries) * self.scale.max_queries + sum(self.squares.values())
+        return float(tuning * self.scale.tuning_queries + report * self.scale.images)
 
     def dataset(self, problem: Problem) -> dict[str, Any]:
         """Tune and run on one data set; return its part of the results."""
@@ -144,10 +145,10 @@ class Study:
             methods[key] = {"setting": setting, **summary(runs[key], self.scale.max_queries)}
             if entry.grid is not None and entry.family == family:
                 methods[key]["tuning"] = table
-        if attack_references.has_art():
-            runs[SQUARE] = self._square(problem)
-            methods[SQUARE] = {"setting": {"p": attack_references.SQUARE_SHARE}}
-            methods[SQUARE] |= summary(runs[SQUARE], self.scale.max_queries)
+        for key, iterations in self.squares.items():
+            runs[key] = self._square(problem, iterations)
+            methods[key] = {"setting": {"p": attack_references.SQUARE_SHARE, "iterations": iterations}}
+            methods[key] |= summary(runs[key], self.scale.max_queries)
         most = self.scale.max_queries
         pairs = [(one, other) for one, other in COMPARED if other in runs]
         differences = [{"of": a, "from": b, **compare(runs[a], runs[b], most)} for a, b in pairs]
@@ -238,21 +239,28 @@ class Study:
             "misclassified": result.misclassified.astype(int),
         }
 
-    def _square(self, problem: Problem) -> Counts:
+    @property
+    def squares(self) -> dict[str, int]:
+        """The runs of Square Attack and their iterations: none when it is not installed."""
+        if not attack_references.has_art():
+            return {}
+        most = self.scale.max_queries
+        return {SQUARE: most} | ({SHORT: SHORT_ITERATIONS} if most > SHORT_ITERATIONS else {})
+
+    def _square(self, problem: Problem, iterations: int) -> Counts:
         """Run Square Attack, in blocks that are saved."""
         parts = []
         for start, stop in pairwise([*range(0, self.scale.images, BLOCK), self.scale.images]):
             setting = {"p": attack_references.SQUARE_SHARE}
-            spec = self._spec(problem, SQUARE, "test", setting, start, stop, self.scale.max_queries)
+            spec = self._spec(problem, SQUARE, "test", setting, start, stop, iterations)
             spec |= {"art": version("adversarial-robustness-toolbox")}
             found = self.cells.get(spec)
             if found is None:
                 images, labels = (part[start:stop] for part in problem.report)
-                most = self.scale.max_queries
                 with ThreadPoolExecutor(1, initializer=_one_thread) as pool:
-                    task = partial(attack_references.square, radius=RADIUS, max_queries=most, seed=SEED)
+                    task = partial(attack_references.square, radius=RADIUS, max_queries=iterations, seed=SEED)
                     found = self.cells.put(spec, pool.submit(task, problem.model, images, labels).result())
-            self.advance(float(stop - start) * self.scale.max_queries)
+            self.advance(float(stop - start) * iterations)
             parts.append(found)
         return _joined(parts)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from goldstein.studies.attack_methods import delta_in_pixels, step_in_pixels
-from goldstein.studies.attack_references import SQUARE
+from goldstein.studies.attack_references import SHORT, SQUARE
 
 BEGIN, END = "<!-- attack: begin -->", "<!-- attack: end -->"
 SIGNS = {"eta": "η"}
@@ -23,6 +24,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "public ordering, wide grid": {"color": "0.4"},
     "default": {"color": "C3", "linewidth": 2.0},
     SQUARE: {"color": "black"},
+    SHORT: {"color": "black", "linestyle": "--"},
 }
 
 Results = Mapping[str, Any]
@@ -90,11 +92,11 @@ def _claims(results: Results) -> str:
             for name, part in results["datasets"].items()
         ]
         lines.append(f"GFM+ against the ordering of the public code, {grid} grid: {'; '.join(said)}.")
-    squares = [(name, part) for name, part in results["datasets"].items() if SQUARE in part["methods"]]
-    for mark in (500, 1_000):
-        said = [f"on {name} {_words(part, 'default', SQUARE, mark)}" for name, part in squares]
-        if said and all(said):
-            lines.append(f"The library's default against Square Attack at {mark:,} queries: {'; '.join(said)}.")
+    squares = [key for key in (SQUARE, SHORT) if all(key in part["methods"] for part in results["datasets"].values())]
+    for key, mark in product(squares, (500, 1_000)):
+        said = [f"on {name} {_words(part, 'default', key, mark)}" for name, part in results["datasets"].items()]
+        if all(said):
+            lines.append(f"The library's default against {key} at {mark:,} queries: {'; '.join(said)}.")
     if not squares:
         lines.append("Square Attack was left out: the Adversarial Robustness Toolbox was not installed.")
     return "\n".join(f"- {line}" for line in lines)
@@ -188,8 +190,8 @@ def figure(results: Results, path: Path) -> Path:
     canvas, panels = plt.subplots(2, len(sets), figsize=size, layout="constrained", squeeze=False)
     for column, (name, part) in enumerate(sets.items()):
         paper = [key for key in part["methods"] if "grid" in key]
-        parts = [key for key in part["methods"] if key not in (*paper, SQUARE)]
-        chosen = ([*paper, "default", SQUARE], [*parts, SQUARE, "GFM, wide grid"])
+        parts = [key for key in part["methods"] if key not in (*paper, SQUARE, SHORT)]
+        chosen = ([*paper, "default", SQUARE], [*parts, SQUARE, SHORT, "GFM, wide grid"])
         for axes, keys, title in zip(panels[:, column], chosen, ("the paper's methods", "ingredients"), strict=True):
             _panel(axes, part, [key for key in keys if key in part["methods"]])
             axes.set(title=f"{name}: {title}", xlabel="queries, all counted", ylabel="success rate")
