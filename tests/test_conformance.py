@@ -61,8 +61,6 @@ def test_no_method_by_name_ends_above_its_start(name, problem):
     """Without any settings, 4,000 evaluations: on no problem does the answer lie above f(x0) beyond noise."""
     if resolve(name, None).refusal(problem.oracle) or (name == "cutting-plane" and problem.x0.size > MOST_VARIABLES):
         pytest.skip("not for this method")
-    if name in ("singd", "psingd", "o2nc") and problem.name == "capped_ridge":
-        pytest.xfail("far out this function is flat, which probing takes for its scale; these methods leave for there")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         res = gs.minimize(problem.oracle, problem.x0, name, max_evals=4000, rng=0)

@@ -153,7 +153,7 @@ class Travel(State):
 class Calibrated(StepRule):
     """A step from a distance and the measured size of the estimates: no Lipschitz constant is needed.
 
-    η_t = 2R (1 − t/T) / √(T·E), with R the distance to travel, T the number of iterations and E a running mean of
+    η_t = 2R (1 − t/T)^p / √(T·E), with R the distance to travel, T the number of iterations and E a running mean of
     ‖v‖²: T steps of pure noise would end about R away. The mean forgets after T/20 iterations (50 at least), and is
     never taken below a hundredth of the mean over the whole run, so that a flat stretch is not followed by a leap.
 
@@ -163,14 +163,18 @@ class Calibrated(StepRule):
         R.
     iterations : int
         T.
+    power: float
+        p; 1 is a straight line to zero.
     """
 
     radius: float
     iterations: int
+    power: float = 1.0
 
     def __post_init__(self) -> None:
         _positive("radius", self.radius)
         _positive("iterations", self.iterations)
+        _positive("power", self.power)
 
     @property
     def span(self) -> float:
@@ -185,7 +189,7 @@ class Calibrated(StepRule):
         memory.total += squared
         memory.mean += (squared - memory.mean) / min(self.span, memory.count)
         scale = max(memory.mean, 0.01 * memory.total / memory.count)
-        left = max(0.0, 1.0 - nit / self.iterations)
+        left = max(0.0, 1.0 - nit / self.iterations) ** self.power
         return 2 * self.radius * left / float(np.sqrt(self.iterations * scale)) if scale > 0 else 0.0
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from goldstein.counting import Tally
-from goldstein.methods.auto import GROW, HUGE, SMOOTH, Auto, AutoState
+from goldstein.methods.auto import DECAY, GROW, HUGE, SMOOTH, Auto, AutoState
 from goldstein.methods.base import Context, Method
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus, GFMPlusState
@@ -186,7 +186,8 @@ class _Ruled(_Kernel):
         nit, before = state.nit + np.arange(used.size), np.concatenate([[0], used[:-1]])
         rule = self.method._rule
         if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
-            return np.asarray(2 * rule.radius * np.maximum(0.0, 1.0 - nit / rule.iterations) / np.sqrt(rule.iterations))
+            left = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
+            return np.asarray(2 * rule.radius * left / np.sqrt(rule.iterations))
         progress = None
         for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
             if end is not None:
@@ -259,7 +260,7 @@ class _Auto(_Kernel):
 
         rule, last = state.rule, state.t + etas.size
         memory = np.array([state.radius, state.walk, rule.mean, rule.total, float(rule.count), 0.0])
-        length = (state.t, last, state.pairs, state.floor, SMOOTH, GROW if state.phase == "run" else 0.0, HUGE)
+        length = (state.t, last, state.pairs, state.floor, SMOOTH, DECAY, GROW if state.phase == "run" else 0.0, HUGE)
         self._compiled(k.auto, context.rng, self.n, state.x, state.origin.copy(), memory, *length, tally)
         state.radius, state.walk, rule.mean, rule.total = (float(value) for value in memory[:4])
         rule.count, state.t = int(memory[k.COUNT]), last

@@ -262,7 +262,7 @@ MEMORY = 6
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def auto(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, grow, huge, tally):
+def auto(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, decay, grow, huge, tally):
     """Steps `first` to `last` of a segment of `Auto`; changes x, memory and tally in place."""
     d = x.size
     w, above, below = np.empty(d), np.empty(d), np.empty(d)
@@ -283,7 +283,8 @@ def auto(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, 
         memory[SUM] += c * c
         memory[MEAN] += (c * c - memory[MEAN]) / min(remember, memory[COUNT])
         scale = max(memory[MEAN], 0.01 * memory[SUM] / memory[COUNT])
-        eta = 2 * memory[RADIUS] * max(0.0, 1.0 - t / pairs) / np.sqrt(pairs * scale) if scale > 0 else 0.0
+        left = max(0.0, 1.0 - t / pairs) ** decay
+        eta = 2 * memory[RADIUS] * left / np.sqrt(pairs * scale) if scale > 0 else 0.0
         memory[STEP] = eta
         step = eta * c * inverse
         away = 0.0

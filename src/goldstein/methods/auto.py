@@ -28,8 +28,9 @@ FACTOR = 3.0  # ratio of neighbouring radii: the loss is flat within a factor 2 
 RACES = 5  # races at most: from a hundredth of the kink radius to twenty of it
 RACE, RACE_MOST, RACE_EACH = 0.005, 0.03, 15  # pairs of a race: 0.5 % of all, or 15 a coordinate, 3 % at most
 JUDGE = 0.5  # samples that judge a race, for each of its pairs
-SHRINK = 0.5  # radius of the run, in radii of the winner: a short race favours a larger one than a long run wants
-GROW = 0.7  # the radius is at least the net distance travelled, divided by this
+SHRINK = 0.4  # radius of the run, in radii of the winner: a short race favours a larger one than a long run wants
+DECAY = 0.7  # power of 1 − t/T in the steps: a little flatter than a straight line to zero
+GROW = 0.9  # the radius is at least the net distance travelled, divided by this
 SMOOTH = 1e-4  # δ, in radii
 TRIES = 5  # a single value that fails is asked for again
 HUGE = 1e150  # a coefficient beyond this is treated as a failure
@@ -168,7 +169,7 @@ class Auto(Method):
         state.power += c * c
         state.directions += 1
         state.value = float(values.mean())
-        eta = Calibrated(state.radius, state.pairs).size(state.rule, t, None, state.value, c * c)
+        eta = Calibrated(state.radius, state.pairs, DECAY).size(state.rule, t, None, state.value, c * c)
         state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
         state.step, state.gradient_norm = eta, abs(c)
         if state.phase == "run":
