@@ -292,6 +292,28 @@ def test_a_finished_study_is_only_reported_again(done, tmp_path, monkeypatch):
     assert contents(out) == before
 
 
+def test_one_method_run_again_changes_no_other(done, tmp_path):
+    results, _ = done
+    spoilt = json.loads(json.dumps(results))
+    for part in (spoilt["datasets"]["one"], spoilt["unseen"]["three"]):
+        part["methods"]["auto"]["mean"] = part["methods"]["GFM"]["mean"] = -1.0
+    (tmp_path / "results.json").write_text(json.dumps(spoilt))
+    again = svm.run(tmp_path, scale=TINY, problems=problems, other_problems=others, jobs=1, only=["auto"])
+    assert again == json.loads((tmp_path / "results.json").read_text())
+    assert again["again"] == {"auto": results["code"]}
+    assert "auto was run again since" in (tmp_path / "table.md").read_text()
+    for part, name in product(("datasets", "unseen"), ("one", "two", "three")):
+        if name in results[part]:
+            before, after = results[part][name], again[part][name]
+            assert after["methods"]["auto"] == before["methods"]["auto"]
+            assert after["methods"]["GFM"]["mean"] == spoilt[part][name]["methods"]["GFM"]["mean"]
+            assert {key: after[key] for key in after if key != "methods"} == {
+                key: before[key] for key in before if key != "methods"
+            }
+    with pytest.raises(ValueError, match="no method 'autos'"):
+        svm.run(tmp_path, scale=TINY, problems=problems, other_problems=others, jobs=1, only=["autos"])
+
+
 def test_cells_are_kept_whole_and_found_by_all_they_depend_on(tmp_path):
     store = Cells(tmp_path / "cells")
     spec = {"what": "x", "setting": {"eta": 0.1, "m": 1}, "seed": 3}

@@ -36,6 +36,7 @@ def svm(
     docs: Annotated[Path | None, typer.Option(help="Markdown file with the markers of the table.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; all cores when not given.")] = None,
     fresh: Annotated[bool, typer.Option(help="Throw away what an earlier start has saved.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Run this method again, keep all other results.")] = None,
     report: Annotated[bool, typer.Option(help="Only table and figure again, from the numbers there are.")] = False,
 ) -> None:
     """The capped-l1 SVM of the paper's first experiment, every value counted; goes on where it was stopped."""
@@ -53,7 +54,7 @@ def svm(
             return
         if fresh:
             shutil.rmtree(out / "cells", ignore_errors=True)
-        svm.run(out, quick=quick, data=data, docs=docs, jobs=jobs)
+        svm.run(out, quick=quick, data=data, docs=docs, jobs=jobs, only=only or ())
 
 
 @app.command()

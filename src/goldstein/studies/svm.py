@@ -174,9 +174,15 @@ def unseen() -> Iterator[tuple[str, SVM, int]]:
 class Study:
     """The study on its way: what is done is in `cells`, what is not is run on as many threads as there are cores."""
 
-    def __init__(self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any]) -> None:
+    def __init__(
+        self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any], only: Sequence[str] = ()
+    ) -> None:
         self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
-        self.jobs, self.entries = jobs or os.cpu_count() or 1, entries()
+        self.jobs, known = jobs or os.cpu_count() or 1, entries()
+        unknown = next((key for key in only if key not in known), None)
+        if unknown is not None:
+            raise ValueError(f"The study has no method {unknown!r}; it has {', '.join(known)}.")
+        self.entries = {key: known[key] for key in only or known}
 
     def cost(self, svm: SVM, pairs: int) -> float:
         """Return about how long a data set takes, in units of which a pair of values takes d + 100."""
@@ -190,6 +196,19 @@ class Study:
 
     def dataset(self, name: str, svm: SVM, pairs: int) -> dict[str, Any]:
         """Tune, run and measure on one data set; return its part of the results."""
+        methods = self.methods(name, svm, pairs)
+        return {
+            "n": len(svm.labels),
+            "d": svm.dim,
+            "pairs": pairs,
+            "loss_at_start": float(svm.value(svm.x0)),
+            "reference": self._reference(name, svm),
+            "variance": self._variance(name, svm, methods["GFM+, m > 1"]["setting"], pairs),
+            "methods": methods,
+        }
+
+    def methods(self, name: str, svm: SVM, pairs: int) -> dict[str, Any]:
+        """Tune and run the methods on one data set; return their part of its results."""
         tuned: dict[str, tuple[Setting, list[dict[str, Any]]]] = {}
         families: dict[str, list[dict[str, Any]]] = {}
         for key, entry in self.entries.items():
@@ -202,15 +221,7 @@ class Study:
             entry = self.entries[key]
             runs = self._runs(name, svm, entry, [(setting, seed) for seed in self.scale.seeds], pairs)
             methods[key] = {"setting": setting, **summary(runs, 2 * pairs), "tuning": _compact(table)}
-        return {
-            "n": len(svm.labels),
-            "d": svm.dim,
-            "pairs": pairs,
-            "loss_at_start": float(svm.value(svm.x0)),
-            "reference": self._reference(name, svm),
-            "variance": self._variance(name, svm, tuned["GFM+, m > 1"][0], pairs),
-            "methods": methods,
-        }
+        return methods
 
     def _tune(self, name: str, svm: SVM, entry: Entry, pairs: int) -> list[dict[str, Any]]:
         """Return the mean loss at the end over the tuning seeds, for each setting of the grid."""
@@ -297,6 +308,7 @@ def run(
     data: Path | None = None,
     docs: Path | None = None,
     jobs: int | None = None,
+    only: Sequence[str] = (),
     scale: Scale | None = None,
     problems: Problems | None = None,
     other_problems: Problems | None = None,
@@ -315,6 +327,9 @@ def run(
         Markdown file with the markers between which the table goes.
     jobs : int, optional
         Runs at a time; None: as many as there are cores.
+    only : sequence of str, optional
+        Methods to run again; all the rest stays as it is in the results that are in `out`, and `again` names the code
+        of these. For a change that touches no other method.
     scale, problems, other_problems : optional
         Another scale, and other problems than the six and the two unseen ones: name, problem, budget in pairs.
     """
@@ -336,7 +351,8 @@ def run(
     with Progress(*columns, TimeRemainingColumn()) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # settings of the grid that are too wild; their loss says it
         task = progress.add_task("loading", total=None)
-        study = Study(out, chosen, jobs, partial(progress.advance, task))
+        study = Study(out, chosen, jobs, partial(progress.advance, task), only)
+        earlier = json.loads((out / "results.json").read_text()) if only else None
         todo = [
             (part, name, svm, int(pairs * chosen.share))
             for part, source in ((sets, problems or partial(load, data)), (others, other_problems or unseen))
@@ -345,7 +361,9 @@ def run(
         progress.update(task, total=sum(study.cost(svm, pairs) for *_, svm, pairs in todo))
         for part, name, svm, pairs in todo:
             progress.update(task, description=name)
-            part[name] = study.dataset(name, svm, pairs)
+            part[name] = study.methods(name, svm, pairs) if only else study.dataset(name, svm, pairs)
+    if earlier is not None:
+        return _renewed(earlier, sets | others, out, docs)
     results = {
         **provenance("goldstein reproduce svm" + (" --quick" if quick else "")),
         "delta": DELTA,
@@ -358,6 +376,20 @@ def run(
     write_whole(out / "results.json", json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
     svm_report.write(results, out, docs)
     return results
+
+
+def _renewed(earlier: dict[str, Any], found: Mapping[str, Any], out: Path, docs: Path | None) -> dict[str, Any]:
+    """Put what some methods came to into earlier results."""
+    from goldstein.studies import svm_report
+
+    for part in (earlier["datasets"], earlier["unseen"]):
+        for name in part:
+            part[name]["methods"] |= found[name]
+    keys = next(iter(found.values()))
+    earlier["again"] = earlier.get("again", {}) | dict.fromkeys(keys, code())
+    write_whole(out / "results.json", json.dumps(earlier, ensure_ascii=False, separators=(",", ":")) + "\n")
+    svm_report.write(earlier, out, docs)
+    return earlier
 
 
 def _compact(table: Sequence[Mapping[str, Any]]) -> list[list[Any]]:

@@ -66,6 +66,8 @@ def block(results: Results) -> str:
         f"Made by `{results['command']}`: {scale}, settings tuned on {tuning} seed{'s' * (tuning > 1)}, results on "
         f"{seeds} others."
     )
+    for key, code in results.get("again", {}).items():
+        head += f" {key} was run again since, with changed code ({code}; all the rest: {results['code']})."
     parts = [head, _claims(results), _sets(results), LOSSES, _table(*_losses(results)), _settings(results)]
     return "\n\n".join([*parts, _verdicts(results), _unseen(results), _public(results), _variance(results)]) + "\n"
 
