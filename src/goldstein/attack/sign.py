@@ -1,4 +1,4 @@
-"""Dual averaging with a sign step: the library's default method for attacks."""
+"""A search for signs from coarse to fine, then dual averaging: the library's default method for attacks."""
 
 from __future__ import annotations
 
@@ -82,6 +82,18 @@ class SignAveraging(ZerothOrder):
         One value for each direction compared with their mean, or two.
     shape, norm, radius
         Of the images and the ball; `attack` sets them.
+
+    Notes
+    -----
+    Most images are won by the search; averaging is what goes on when the search has found nothing more to turn over.
+    The search is a relative of SignHunter, with square tiles in the place of halves of the pixel list, several tiles to
+    an iterate, and a second round.
+
+    References
+    ----------
+    Al-Dujaili, O'Reilly (2020). Sign bits are all you need for black-box attacks. ICLR.
+
+    Nesterov (2009). Primal-dual subgradient methods for convex problems. Mathematical Programming 120.
 
     Examples
     --------
