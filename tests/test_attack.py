@@ -79,13 +79,24 @@ def test_batches_are_full_until_images_run_out():
     assert model.batches[: short[0]] == [16] * short[0]
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "default"])
+@pytest.mark.parametrize("name", ["zo-o2nc", *(name for name in METHODS if name != "default")])
 def test_no_image_is_asked_twice(name):
     """Directions are drawn, so that a second time could only be a check of an iterate that was there before."""
-    model = Linear()
-    run(model, SOME[:5], method=METHODS[name], chunk=1000)
+    model, method = Linear(), METHODS.get(name, gs.ZOO2NC(0.2, 5, batch_size=3, rho=0.1, displacement=0.02))
+    run(model, SOME[:5], method=method, chunk=1000)
     rows = np.concatenate(model.seen).reshape(-1, 36)
+    assert len(rows) > 100
     assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+@pytest.mark.parametrize("max_queries", [10, 30, 300])
+@pytest.mark.parametrize("queries", ["inside", "free"])
+def test_an_iterate_that_was_asked_for_is_a_success_where_it_is_one(queries, max_queries):
+    """Pixels and radius are whole 64ths, so that free rows and allowed images are the same numbers."""
+    x = (np.floor(64 * SOME) / 64).astype(np.float32)
+    res, model, y = run(x=x, radius=0.125, max_queries=max_queries, queries=queries)
+    assert res.success.any()
+    np.testing.assert_array_equal(res.success, model.scores(res.x).argmax(axis=1) != y)
 
 
 def test_misclassified_images_cost_one_query_and_are_reported_apart():

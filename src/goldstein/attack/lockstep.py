@@ -110,7 +110,7 @@ class Course:
         original = Waiting(self.x[None], estimating=False)
         yield original
         self._see(self.x, original)
-        self.misclassified = self.predicted != self.label
+        self.success, self.misclassified = False, self.predicted != self.label
         if self.misclassified:
             return
         context = Context(stream(self.terms.seed, self.x), None, region, self.terms.max_queries)
@@ -120,8 +120,10 @@ class Course:
             left = self.terms.max_queries - self.spent - (1 if known else 2)  # for checks of this iterate and the next
             query = run.ask(left) if left > 0 else None
             rows = None if query is None else self._rows(query.points)
-            if not known and (rows is None or _place(x, rows) is None) and (yield from self._check(x)):
-                return
+            if not known and (rows is None or _place(x, rows) is None):
+                if (yield from self._check(x)):
+                    return
+                known = True
             if query is None or rows is None:
                 return
             asked = Waiting(rows, estimating=True)
@@ -130,11 +132,15 @@ class Course:
                 return
             if not known:
                 known = self._see(x, asked)
+                if self.success:
+                    return
             before = run.x
             run.tell(query, np.maximum(asked.margins, -self.terms.margin))
             if run.x is not before:
                 x = region.rows(run.x[None])[0]
                 known = self._known(x) or self._see(x, asked)  # the same image is never asked twice
+                if self.success:
+                    return
         if not known and self.spent < self.terms.max_queries:
             yield from self._check(x)
 
@@ -154,11 +160,11 @@ class Course:
         return True
 
     def _see(self, x: Rows, asked: Waiting) -> bool:
-        """Take an iterate as tried if it is among the rows that were asked."""
+        """Take an iterate as tried if it is among the rows that were asked; it may be a success."""
         place = _place(x, asked.rows)
         if place is None:
             return False
-        self.x, self.predicted = x, int(asked.classes[place])
+        self.x, self.predicted, self.success = x, int(asked.classes[place]), bool(asked.margins[place] < -SURE)
         self._tried[hash(x.tobytes())] = self.predicted
         return True
 

@@ -81,7 +81,7 @@ def attack(
     out: Annotated[
         Path | None, typer.Option(help="Folder for all of it; results/attack, or out/attack-quick with --quick.")
     ] = None,
-    quick: Annotated[bool, typer.Option(help="Few images, small budgets, networks trained for two epochs.")] = False,
+    quick: Annotated[bool, typer.Option(help="Few images, small budgets, networks trained for one epoch.")] = False,
     images: Annotated[int | None, typer.Option(min=1, max=10_000, help="Test images of each data set.")] = None,
     max_queries: Annotated[int | None, typer.Option(min=100, help="Queries for each image.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with the files; else GOLDSTEIN_DATA or the cache.")] = None,
@@ -89,6 +89,7 @@ def attack(
     docs: Annotated[Path | None, typer.Option(help="Markdown file with the markers of the table.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Attacks at a time; all cores when not given.")] = None,
     fresh: Annotated[bool, typer.Option(help="Throw away what an earlier start has saved.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Run this method again, keep all other results.")] = None,
     report: Annotated[bool, typer.Option(help="Only table and figure again, from the numbers there are.")] = False,
 ) -> None:
     """The black-box attack of the paper's second experiment, every query counted; goes on where it was stopped."""
@@ -115,6 +116,7 @@ def attack(
             docs=docs,
             jobs=jobs,
             weights=weights,
+            only=only or (),
         )
 
 

@@ -27,8 +27,8 @@ import numpy.typing as npt
 from goldstein.attack import attack
 from goldstein.studies import attack_references, lenet
 from goldstein.studies.attack_curves import compare, summary
-from goldstein.studies.attack_methods import GRIDS, Entry, Setting, entries, settings
-from goldstein.studies.attack_references import SHORT, SHORT_ITERATIONS, SQUARE
+from goldstein.studies.attack_methods import GRIDS, Entry, Setting, entries, plus, settings
+from goldstein.studies.attack_references import SHORT, SHORT_QUERIES, SQUARE
 from goldstein.studies.cells import Cells
 from goldstein.studies.lenet import Floats, LeNet
 from goldstein.studies.record import code, provenance
@@ -43,6 +43,7 @@ COMPARED = (  # which differences are worked out, image by image
     ("GFM+, paper grid", "public ordering, paper grid"),
     ("GFM+, wide grid", "public ordering, wide grid"),
     ("default", "GFM, wide grid"),
+    ("default", "GFM, wide grid, any row wins"),
     ("default", SQUARE),
     ("default", SHORT),
 )
@@ -113,44 +114,51 @@ def load(
 class Study:
     """The study on its way: what is done is in `cells`, the rest is run by as many threads as there are cores."""
 
-    def __init__(self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any]) -> None:
+    def __init__(
+        self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any], only: Sequence[str] = ()
+    ) -> None:
         self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
-        self.jobs, self.entries = jobs or os.cpu_count() or 1, entries()
-        self.stopped = False
+        self.jobs, self.entries, self.stopped = jobs or os.cpu_count() or 1, entries(), False
+        self.only = tuple(only) or (*self.entries, *self.squares)
+        unknown = next((key for key in self.only if key not in (*self.entries, *self.squares)), None)
+        if unknown is not None:
+            raise ValueError(f"The study has no {unknown!r}; it has {', '.join((*self.entries, *self.squares))}.")
 
     def cost(self) -> float:
         """Return the rows that a data set takes at most."""
         tuning = 0
         for family, grid in product(("GFM", "GFM+"), GRIDS):
-            left = len(settings(family, grid))
+            left = len(settings(family, grid)) if f"{family}, {grid} grid" in self.only else 0
             for start, stop in pairwise((0, *self.scale.rounds)):
                 tuning += left * (stop - start)
                 left = -(-left // 3)
-        report = len(self.entries) * self.scale.max_queries + sum(self.squares.values())
+        report = sum(self.squares.get(key, self.scale.max_queries) for key in self.only)
         return float(tuning * self.scale.tuning_queries + report * self.scale.images)
 
-    def dataset(self, problem: Problem) -> dict[str, Any]:
-        """Tune and run on one data set; return its part of the results."""
-        tuned: dict[tuple[str, str], tuple[Setting, list[Any]]] = {}
-        runs: dict[str, Counts] = {}
-        methods: dict[str, Any] = {}
-        for key, entry in self.entries.items():
-            setting: Setting = {}
-            if entry.grid is not None:
-                family = "GFM" if entry.family == "GFM" else "GFM+"  # whose setting the public ordering gets
-                if (family, entry.grid) not in tuned:
-                    tuned[family, entry.grid] = self._tune(problem, f"{family}, {entry.grid} grid")
-                setting, table = tuned[family, entry.grid]
-            runs[key] = self._report(problem, entry, setting)
-            methods[key] = {"setting": setting, **summary(runs[key], self.scale.max_queries)}
-            if entry.grid is not None and entry.family == family:
-                methods[key]["tuning"] = table
-        for key, iterations in self.squares.items():
-            runs[key] = self._square(problem, iterations)
-            methods[key] = {"setting": {"p": attack_references.SQUARE_SHARE, "iterations": iterations}}
-            methods[key] |= summary(runs[key], self.scale.max_queries)
+    def dataset(self, problem: Problem, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Tune and run on one data set; return its part of the results. What is not run comes from `earlier` ones."""
         most = self.scale.max_queries
-        pairs = [(one, other) for one, other in COMPARED if other in runs]
+        runs = {} if earlier is None else self._saved(problem, earlier)
+        methods: dict[str, Any] = {} if earlier is None else dict(earlier["methods"])
+        for key, entry in self.entries.items():
+            if key not in self.only:
+                continue
+            setting: Setting = {}
+            table: list[Any] | None = None
+            if entry.grid is not None:  # the public ordering gets the setting of GFM+
+                owner = f"{'GFM+' if plus(entry.family) else 'GFM'}, {entry.grid} grid"
+                setting, table = self._tune(problem, owner) if owner == key else (methods[owner]["setting"], None)
+            runs[key] = self._report(problem, entry, setting)
+            methods[key] = {"setting": setting, **summary(runs[key], most)}
+            if table is not None:
+                methods[key]["tuning"] = table
+        for key, queries in self.squares.items():
+            if key in self.only:
+                runs[key] = self._square(problem, queries)
+                methods[key] = {"setting": {"p": attack_references.SQUARE_SHARE}, **summary(runs[key], most)}
+        order = [key for key in (*self.entries, *self.squares) if key in methods]
+        methods, runs = {key: methods[key] for key in order}, {key: runs[key] for key in order}
+        pairs = [(one, other) for one, other in COMPARED if one in runs and other in runs]
         differences = [{"of": a, "from": b, **compare(runs[a], runs[b], most)} for a, b in pairs]
         return {
             "network": problem.network,
@@ -158,6 +166,18 @@ class Study:
             "methods": methods,
             "differences": differences,
             "won_at": {key: won_at(counts) for key, counts in runs.items()},
+        }
+
+    def _saved(self, problem: Problem, earlier: Mapping[str, Any]) -> dict[str, Counts]:
+        """Return the counts of earlier runs."""
+        wrong = (problem.model(problem.report[0]).argmax(axis=1) != problem.report[1]).astype(int)
+        return {
+            key: {
+                "queries": [self.scale.max_queries if at is None else at for at in won],
+                "success": [int(at is not None) for at in won],
+                "misclassified": wrong.tolist(),
+            }
+            for key, won in earlier["won_at"].items()
         }
 
     def _tune(self, problem: Problem, key: str) -> tuple[Setting, list[Any]]:
@@ -241,26 +261,26 @@ class Study:
 
     @property
     def squares(self) -> dict[str, int]:
-        """The runs of Square Attack and their iterations: none when it is not installed."""
+        """The runs of Square Attack and the budgets they are for: none when it is not installed."""
         if not attack_references.has_art():
             return {}
         most = self.scale.max_queries
-        return {SQUARE: most} | ({SHORT: SHORT_ITERATIONS} if most > SHORT_ITERATIONS else {})
+        return {SQUARE: most} | ({SHORT: SHORT_QUERIES} if most > SHORT_QUERIES else {})
 
-    def _square(self, problem: Problem, iterations: int) -> Counts:
+    def _square(self, problem: Problem, max_queries: int) -> Counts:
         """Run Square Attack, in blocks that are saved."""
         parts = []
         for start, stop in pairwise([*range(0, self.scale.images, BLOCK), self.scale.images]):
             setting = {"p": attack_references.SQUARE_SHARE}
-            spec = self._spec(problem, SQUARE, "test", setting, start, stop, iterations)
+            spec = self._spec(problem, SQUARE, "test", setting, start, stop, max_queries)
             spec |= {"art": version("adversarial-robustness-toolbox")}
             found = self.cells.get(spec)
             if found is None:
                 images, labels = (part[start:stop] for part in problem.report)
                 with ThreadPoolExecutor(1, initializer=_one_thread) as pool:
-                    task = partial(attack_references.square, radius=RADIUS, max_queries=iterations, seed=SEED)
+                    task = partial(attack_references.square, radius=RADIUS, max_queries=max_queries, seed=SEED)
                     found = self.cells.put(spec, pool.submit(task, problem.model, images, labels).result())
-            self.advance(float(stop - start) * iterations)
+            self.advance(float(stop - start) * max_queries)
             parts.append(found)
         return _joined(parts)
 
@@ -270,7 +290,9 @@ class Study:
         if found is None:
             images, labels = problem.report
             right = problem.model(images).argmax(axis=1) == labels
-            won = attack_references.pgd(problem.model, images[right], labels[right], radius=RADIUS)
+            task = partial(attack_references.pgd, radius=RADIUS)
+            with ThreadPoolExecutor(1, initializer=_one_thread) as pool:
+                won = pool.submit(task, problem.model, images[right], labels[right]).result()
             found = self.cells.put(spec, {"attacked": int(right.sum()), "won": int(sum(won))})
         return found
 
@@ -321,6 +343,7 @@ def run(
     docs: Path | None = None,
     jobs: int | None = None,
     weights: Path | None = None,
+    only: Sequence[str] = (),
     scale: Scale | None = None,
     problems: Callable[[], list[Problem]] | None = None,
 ) -> dict[str, Any]:
@@ -342,6 +365,9 @@ def run(
         Attacks at a time; None: as many as there are cores.
     weights : Path, optional
         Folder with trained networks; None: `out`/weights. What is missing is trained first.
+    only : sequence of str, optional
+        Methods to run again; all the rest stays as it is in the results that are in `out`, and `again` names the code
+        of these. For a change that touches no other method.
     scale, problems : optional
         Another scale, and other problems than the two.
     """
@@ -366,13 +392,14 @@ def run(
         told = partial(progress.update, task)
         make = problems or partial(load, chosen, weights or out / "weights", data, lambda said: told(description=said))
         todo = make()
-        study = Study(out, chosen, jobs, partial(progress.advance, task))
+        study = Study(out, chosen, jobs, partial(progress.advance, task), only)
+        earlier = json.loads((out / "results.json").read_text()) if only else None
         told(total=study.cost() * len(todo))
         if not attack_references.has_art():
             progress.console.print(f"{SQUARE} is left out: pip install adversarial-robustness-toolbox adds it.")
         for problem in todo:
             told(description=problem.name)
-            sets[problem.name] = study.dataset(problem)
+            sets[problem.name] = study.dataset(problem, earlier and earlier["datasets"][problem.name])
     given = {"images": images, "max-queries": max_queries}
     options = " --quick" * quick + "".join(f" --{key} {value}" for key, value in given.items() if value)
     results = {
@@ -384,6 +411,9 @@ def run(
         "tuning": {"images": list(chosen.rounds), "max_queries": chosen.tuning_queries},
         "datasets": sets,
     }
+    if earlier is not None:
+        again = earlier.get("again", {}) | dict.fromkeys(only, code())
+        results = earlier | {"datasets": sets, "again": again}
     (out / "results.json").write_text(json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
     attack_report.write(results, out, docs)
     return results

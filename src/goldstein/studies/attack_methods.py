@@ -94,7 +94,7 @@ class Entry:
     """One curve of the study.
 
     `family` names the runs that entries share, `grid` the settings to choose from (None: nothing to choose), and
-    `queries` how rows are sent (see `goldstein.attack.attack`).
+    `queries` how rows are sent (see `goldstein.attack.attack`): with "inside" any row can be the answer.
     """
 
     family: str
@@ -103,10 +103,15 @@ class Entry:
     queries: str = "free"
 
 
+def plus(family: str) -> bool:
+    """Whether a family has the settings of GFM+, and not those of GFM."""
+    return family in ("GFM+", "public ordering")
+
+
 def settings(family: str, grid: str) -> list[Setting]:
     """Return a grid's settings for a method; the public ordering has those of GFM+."""
     sizes, steps = GRIDS[grid]
-    if family == "GFM":
+    if not plus(family):
         return [{"b'": large, "eta": eta} for large, eta in product(sizes, steps)]
     return [{"b'": large, "m": m, "eta": eta} for large, m, eta in product(sizes, EPOCHS, steps)]
 
@@ -118,6 +123,7 @@ def entries() -> dict[str, Entry]:
         out[f"GFM, {grid} grid"] = Entry("GFM", gfm, grid)
         out[f"GFM+, {grid} grid"] = Entry("GFM+", gfm_plus, grid)
         out[f"public ordering, {grid} grid"] = Entry("public ordering", public, grid)
+    out["GFM, wide grid, any row wins"] = Entry("GFM, any row wins", gfm, "wide", queries="inside")
     for name, method in ablations().items():
         out[name] = Entry(name, partial(_as_it_is, method), queries="inside")
     return out

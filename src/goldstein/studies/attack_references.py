@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -12,8 +13,9 @@ import numpy.typing as npt
 from goldstein.attack.counted import CountedModel, Model
 from goldstein.studies.lenet import Floats, LeNet
 
-SQUARE, SHORT = "Square Attack (ART)", "Square Attack (ART), 1,000 iterations"
-SHORT_ITERATIONS = 1_000  # its squares shrink faster, which is better for small budgets
+SQUARE, SHORT = "Square Attack (ART)", "Square Attack (ART) for 1,000"
+SHORT_QUERIES = 1_000  # the budget that its squares shrink for in the second run
+ITERATIONS = 1.6  # for each query: about so many candidates are tried until one in a budget's number is a new image
 SQUARE_SHARE = 0.3  # p: the share of the pixels that a square has at the start
 PGD_STEPS = 100
 CHUNK = 256  # rows in a model batch
@@ -41,14 +43,13 @@ class Remembering:
         everyone = len(rows) == len(self.labels)
         owners = np.arange(len(rows)) if everyone else np.flatnonzero(self.right)
         self.asked[owners[self.right[owners]]] += 1
-        keys = [row.tobytes() for row in rows]
+        keys = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
         new = [k for k, owner in enumerate(owners) if keys[k] not in self.known[owner]]
         for start in range(0, len(new), CHUNK):
             part = new[start : start + CHUNK]
             scores = self.counted(rows[part], owners[part], np.ones(len(part), bool))
             for k, score in zip(part, scores, strict=True):
-                last = list(self.known[owners[k]].items())[-3:]  # older rows do not come back
-                self.known[owners[k]] = dict([*last, (keys[k], score)])
+                self.known[owners[k]][keys[k]] = score.astype(np.float32)
         out = np.stack([self.known[owner][key] for owner, key in zip(owners, keys, strict=True)])
         if everyone:
             self.right = out.argmax(axis=1) == self.labels
@@ -63,7 +64,11 @@ def has_art() -> bool:
 def square(
     model: Model, images: Floats, labels: Labels, *, radius: float, max_queries: int, seed: int
 ) -> dict[str, list[int]]:
-    """Run ART's Square Attack on images together; the size of its squares falls over `max_queries` iterations.
+    """Run ART's Square Attack on images together.
+
+    ART counts iterations, many of which try an image that was tried before. It gets so many, and its squares shrink
+    over so many, that an image which is not won has about `max_queries` different rows; a success beyond that many is
+    none. ART draws one square in an iteration for all images.
 
     Returns
     -------
@@ -79,7 +84,7 @@ def square(
     attack = evasion.SquareAttack(
         estimator,
         eps=radius,
-        max_iter=max_queries - 2,  # the original and the stripes at the start cost one each
+        max_iter=max(1, int(ITERATIONS * (max_queries - 2))),  # the original and stripes at the start cost one each
         p_init=SQUARE_SHARE,
         nb_restarts=1,
         batch_size=len(images),
@@ -93,9 +98,10 @@ def square(
         found = attack.generate(pictures, labels)
     finally:
         np.random.set_state(before)  # noqa: NPY002
-    success = (memory(found).argmax(axis=1) != labels) & ~wrong
+    spent = memory.counted.queries
+    success = (memory(found).argmax(axis=1) != labels) & ~wrong & (spent <= max_queries)
     return {
-        "queries": memory.counted.queries.tolist(),
+        "queries": np.minimum(spent, max_queries).tolist(),
         "asked": memory.asked.tolist(),
         "success": success.astype(int).tolist(),
         "misclassified": wrong.astype(int).tolist(),
@@ -107,6 +113,15 @@ def pgd(model: LeNet, images: Floats, labels: Labels, *, radius: float, steps: i
 
     Steps of radius/10 along the sign of the gradient, from the image itself; an image is won at its first success.
     """
+    return [
+        won
+        for start in range(0, len(images), CHUNK)
+        for won in _pgd(model, images[start : start + CHUNK], labels[start : start + CHUNK], radius, steps)
+    ]
+
+
+def _pgd(model: LeNet, images: Floats, labels: Labels, radius: float, steps: int) -> list[int]:
+    """Return that for some images, all at once."""
     torch: Any = import_module("torch")
     z = torch.from_numpy(np.ascontiguousarray(images)).reshape(-1, 1, 28, 28)
     lower, upper = (z - radius).clamp(min=0.0), (z + radius).clamp(max=1.0)

@@ -22,6 +22,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "GFM+, wide grid": {"color": "C1"},
     "public ordering, paper grid": {"color": "0.4", "linestyle": "--"},
     "public ordering, wide grid": {"color": "0.4"},
+    "GFM, wide grid, any row wins": {"color": "C0", "linestyle": ":"},
     "default": {"color": "C3", "linewidth": 2.0},
     SQUARE: {"color": "black"},
     SHORT: {"color": "black", "linestyle": "--"},
@@ -68,6 +69,9 @@ def block(results: Results) -> str:
         f"{results['max_queries']:,} queries for each; settings tuned on {tuning['images'][-1]} training images with "
         f"{tuning['max_queries']:,}."
     )
+    for code in sorted(set(results.get("again", {}).values())):
+        keys = ", ".join(key for key, its in results["again"].items() if its == code)
+        head += f" Run again since, with changed code ({code}; all the rest: {results['code']}): {keys}."
     parts = [head, _claims(results), _networks(results)]
     for name, part in results["datasets"].items():
         title = f"{name}: success in % of the images attacked at so many queries, all counted (95 % bands over images)"
@@ -94,8 +98,9 @@ def _claims(results: Results) -> str:
         lines.append(f"GFM+ against the ordering of the public code, {grid} grid: {'; '.join(said)}.")
     squares = [key for key in (SQUARE, SHORT) if all(key in part["methods"] for part in results["datasets"].values())]
     for key, mark in product(squares, (500, 1_000)):
-        said = [f"on {name} {_words(part, 'default', key, mark)}" for name, part in results["datasets"].items()]
-        if all(said):
+        words = {name: _words(part, "default", key, mark) for name, part in results["datasets"].items()}
+        if all(words.values()):
+            said = [f"on {name} {word}" for name, word in words.items()]
             lines.append(f"The library's default against {key} at {mark:,} queries: {'; '.join(said)}.")
     if not squares:
         lines.append("Square Attack was left out: the Adversarial Robustness Toolbox was not installed.")
@@ -189,7 +194,7 @@ def figure(results: Results, path: Path) -> Path:
     size = (5.6 * len(sets), 8.4)
     canvas, panels = plt.subplots(2, len(sets), figsize=size, layout="constrained", squeeze=False)
     for column, (name, part) in enumerate(sets.items()):
-        paper = [key for key in part["methods"] if "grid" in key]
+        paper = [key for key in part["methods"] if key.endswith(" grid")]
         parts = [key for key in part["methods"] if key not in (*paper, SQUARE, SHORT)]
         chosen = ([*paper, "default", SQUARE], [*parts, SQUARE, SHORT, "GFM, wide grid"])
         for axes, keys, title in zip(panels[:, column], chosen, ("the paper's methods", "ingredients"), strict=True):

@@ -208,7 +208,7 @@ def trained(
     told: Callable[[int, float], Any] | None = None,
 ) -> LeNet:
     """Return the network for a data set: from its file in `folder`, or trained now and saved there."""
-    path = folder / f"{name}-{schedule}.npz"
+    path = folder / f"{name}-{schedule}{f'-{seed}' if seed else ''}.npz"
     if not path.is_file():
         save(train(*pixels(name, "train", data), SCHEDULES[schedule], seed=seed, told=told), path)
         (folder / ".gitignore").write_text("*\n")
