@@ -249,18 +249,24 @@ WRONG = [
     ({"images": np.zeros(6)}, "must have the shape"),
     ({"images": np.full((2, 6, 6), 1.5)}, r"pixels in \[0, 1\], got \[1.5, 1.5\]"),
     ({"images": np.full((2, 6, 6), np.nan)}, r"pixels in \[0, 1\]"),
+    ({"images": np.zeros((2, 0, 6))}, r"at least one pixel each, got shape \(2, 0, 6\)"),
+    ({"images": SOME[0], "labels": [0]}, r"labels must be 6 whole numbers, .* one image, give images\[None\]"),
     ({"labels": [0]}, "labels must be 2 whole numbers"),
     ({"labels": [0.0, 1.0]}, "labels must be 2 whole numbers"),
     ({"labels": [0, -1]}, "classes from 0 on, got -1"),
     ({"labels": [0, 7]}, "3 classes, but there is a label or target 7"),
+    ({"targets": [1, 2, 0]}, r"targets must be 2 whole numbers, got shape \(3,\)"),
     ({"targets": 0}, "target equals its image's label, at 0"),
     ({"norm": "l1"}, "norm must be one of linf, l2"),
     ({"outputs": "scores"}, "outputs must be one of"),
     ({"queries": "outside"}, "queries must be one of"),
     ({"radius": 0.0}, "radius must be a positive number, got 0.0"),
+    ({"radius": "0.1"}, "radius must be a positive number, got '0.1'"),
     ({"max_queries": 0}, "max_queries must be a whole number of at least 1, got 0"),
     ({"chunk": 2.5}, "chunk must be a whole number"),
     ({"bounds": (1.0, 0.0)}, "bounds must be"),
+    ({"bounds": None}, r"bounds must be \(smallest, largest\) pixel, got None"),
+    ({"bounds": ("0", "1")}, r"bounds must be \(smallest, largest\) pixel, got \('0', '1'\)"),
     ({"method": "gfm"}, "method must be a method object"),
     ({"method": gs.SINGD(delta=0.5, p=20.0, q=20.0)}, "needs gradients"),
     ({"method": SignAveraging, "model": None}, "method must be a method object"),
@@ -275,3 +281,45 @@ def test_bad_arguments_are_answered_before_the_model_is_asked(keys, sentence):
         attack(model, **given)
     assert str(caught.value).endswith(".")
     assert model.rows == (2 if "7" in sentence else 0)
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+def test_without_labels_the_first_query_gives_them(targeted):
+    model = Linear()
+    y = labels(model, SOME)
+    keys = {"targets": (y + 1) % 3 if targeted else None, "radius": 0.1, "max_queries": 100}
+    known, found = attack(Linear(), SOME, y, **keys), attack(model, SOME, None, **keys)
+    for name in ("x", "success", "misclassified", "queries", "queries_estimation", "predicted", "labels"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
+    assert found.success.any()
+    assert not found.misclassified.any()
+    assert found.queries.max() <= 100
+    assert found.queries.sum() == model.rows
+
+
+def test_without_labels_an_image_at_its_target_ends_after_one_query():
+    model = Linear()
+    there = labels(model, SOME) == 0
+    res = attack(model, SOME, None, targets=0, radius=0.2, max_queries=300)
+    np.testing.assert_array_equal(res.misclassified, there)
+    assert (res.queries[there] == 1).all()
+    np.testing.assert_array_equal(res.x[there], SOME[there])
+    assert not res.success[there].any()
+    assert res.success[~there].any()
+    assert res.summary()["attacked"] == (~there).sum()
+    assert res.queries.sum() == model.rows
+
+
+def test_without_labels_only_scores_that_matter_must_be_finite():
+    """−∞ for a class that is never chosen is no failure, wherever the class stands."""
+
+    class Closed(Linear):
+        def scores(self, x):
+            return np.concatenate([super().scores(x), np.full((len(x), 1), -np.inf)], axis=1)
+
+    res = attack(Closed(), SOME, None, radius=0.1, max_queries=100)
+    assert not res.errors
+    assert res.success.any()
+    broken = attack(lambda x: np.full((len(x), 3), np.nan), SOME[:2], None)
+    assert list(broken.errors) == [0, 1]
+    assert (broken.labels == -1).all()

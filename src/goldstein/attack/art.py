@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,13 @@ from art.estimators.estimator import BaseEstimator
 from goldstein.attack.core import attack
 from goldstein.attack.result import AttackResult
 
+SETTINGS = [
+    name
+    for name, parameter in signature(attack).parameters.items()
+    if parameter.kind is Parameter.KEYWORD_ONLY and name not in ("targets", "bounds", "outputs")
+]
+NORMS: dict[Any, str] = {np.inf: "linf", "inf": "linf", 2: "l2"}  # as ART writes them
+
 
 class GoldsteinAttack(EvasionAttack):  # type: ignore[misc]
     """`goldstein.attack` behind ART's `generate(x, y)`.
@@ -22,11 +30,13 @@ class GoldsteinAttack(EvasionAttack):  # type: ignore[misc]
     estimator : ART classifier
         Asked by `predict`; its `clip_values` are the pixel range ((0, 1) when it has none).
     targeted : bool, optional
-        y holds classes to reach; the true ones are then what the classifier says.
+        y holds classes to reach; the true ones are then what the classifier says. An image that is at its class
+        already costs one query and is marked `misclassified` in the result.
     outputs : {"logits", "probabilities"}, optional
         What `predict` returns.
     **settings
-        Arguments of `attack`: radius, norm, method, max_queries, seed, …
+        Arguments of `attack`: radius, norm (also np.inf or 2), method, max_queries, seed, … They become attributes,
+        and `set_params` changes them.
 
     Attributes
     ----------
@@ -34,39 +44,51 @@ class GoldsteinAttack(EvasionAttack):  # type: ignore[misc]
         Of the last `generate`, with the queries of each image.
     """
 
-    attack_params: ClassVar[list[str]] = [*EvasionAttack.attack_params, "outputs", "settings"]
+    attack_params: ClassVar[list[str]] = [*EvasionAttack.attack_params, "targeted", "outputs", *SETTINGS]
     _estimator_requirements: ClassVar[tuple[type, ...]] = (BaseEstimator, ClassifierMixin)
 
     def __init__(self, estimator: Any, *, targeted: bool = False, outputs: str = "logits", **settings: Any) -> None:
         super().__init__(estimator=estimator)
         self.targeted = targeted
-        self.outputs, self.settings = outputs, settings
+        self.outputs = outputs
+        for name, value in settings.items():
+            if name not in SETTINGS:
+                raise TypeError(f"There is no setting {name}; there are {', '.join(SETTINGS)}.")
+            setattr(self, name, value)
         self.result: AttackResult | None = None
 
     def generate(
         self, x: npt.NDArray[Any], y: npt.NDArray[Any] | None = None, **kwargs: Any
     ) -> npt.NDArray[np.float32]:
-        """Return adversarial images, float32; where none was found, the last one tried."""
+        """Return adversarial images, float32; where none was found, the last one tried.
+
+        Without y the class to leave is what the classifier says, by the first query of each image. Further arguments
+        are settings for this call alone.
+        """
         images = np.asarray(x)
         if self.targeted and y is None:
             raise ValueError("A targeted attack needs the classes to reach, y.")
         given = None if y is None else _classes(y)
-        said = _classes(self.estimator.predict(images)) if given is None or self.targeted else given
+        settings = {name: getattr(self, name) for name in SETTINGS if hasattr(self, name)} | kwargs
+        if "norm" in settings:
+            settings["norm"] = NORMS.get(settings["norm"], settings["norm"])
         clip = self.estimator.clip_values
         low, high = (0.0, 1.0) if clip is None else (float(np.min(clip[0])), float(np.max(clip[1])))
         self.result = attack(
             self.estimator.predict,
             images,
-            said,
+            None if self.targeted else given,
             targets=given if self.targeted else None,
             bounds=(low, high),
             outputs=self.outputs,
-            **{**self.settings, **kwargs},
+            **settings,
         )
         return self.result.x
 
 
 def _classes(y: Any) -> npt.NDArray[np.int64]:
-    """Return class numbers from class numbers or from one-hot rows."""
+    """Return class numbers from class numbers, from a column of them or from one-hot rows."""
     given = np.asarray(y)
-    return np.asarray(given.argmax(axis=1) if given.ndim == 2 else given, np.int64)
+    if given.ndim == 2:
+        given = given[:, 0] if given.shape[1] == 1 else given.argmax(axis=1)
+    return np.asarray(given, np.int64)

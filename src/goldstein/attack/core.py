@@ -26,7 +26,7 @@ Progress = Callable[[int, int], Any]
 def attack(
     model: Model,
     images: npt.ArrayLike,
-    labels: npt.ArrayLike,
+    labels: npt.ArrayLike | None,
     *,
     method: Method | None = None,
     norm: str = "linf",
@@ -56,8 +56,9 @@ def attack(
         one. Pixels are given as they are: normalisation belongs to the model.
     images : array_like, shape (n, *shape)
         Originals, with pixels within `bounds`.
-    labels : array_like of int, shape (n,)
-        True classes.
+    labels : array_like of int, shape (n,), or None
+        True classes. None: what the model says of the originals, by the first query of each. No image is misclassified
+        then, but with `targets` one that is at its target already ends after this query and is marked `misclassified`.
     method : Method, optional
         Any zeroth-order method of the library, its lengths in pixels. None: `SignAveraging()`.
     norm : {"linf", "l2"}, optional
@@ -112,8 +113,8 @@ def attack(
         raise TypeError(f"The model must be callable, got {type(model).__name__}.")
     z = _images(images, bounds)
     n, shape = len(z), z.shape[1:]
-    classes = _labels("labels", labels, n)
-    goals = None if targets is None else _labels("targets", np.broadcast_to(np.asarray(targets), n), n)
+    classes = np.full(n, -1) if labels is None else _labels("labels", labels, z.shape)
+    goals = None if targets is None else _labels("targets", _for_each(targets, n), z.shape)
     if goals is not None and (goals == classes).any():
         raise ValueError(f"A target equals its image's label, at {int(np.argmax(goals == classes))}.")
     outputs = getattr(model, "outputs", "logits") if outputs is None else outputs
@@ -172,7 +173,7 @@ def _keep(result: AttackResult, course: Course, error: str | None) -> None:
     index = course.index
     result.x[index] = course.x.reshape(result.x.shape[1:])
     result.success[index], result.misclassified[index] = course.success, course.misclassified
-    result.predicted[index] = course.predicted
+    result.predicted[index], result.labels[index] = course.predicted, course.label
     if error is not None:
         result.errors[index] = error
 
@@ -191,22 +192,46 @@ def _method(method: Method | None, shape: tuple[int, ...], norm: str, radius: fl
 
 def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[np.floating]:
     z = np.asarray(images)
+    low, high = _pair(bounds)
     if not np.issubdtype(z.dtype, np.floating):
         raise TypeError(f"images must be floating point with pixels in {bounds}, got {z.dtype}; divide by 255 first.")
     if z.ndim < 2:
         raise ValueError(f"images must have the shape (n, *image shape), got {z.shape}.")
-    low, high = bounds
-    if not low < high:
-        raise ValueError(f"bounds must be (smallest, largest) pixel, got {bounds!r}.")
+    if len(z) and not z.size:
+        raise ValueError(f"images must have at least one pixel each, got shape {z.shape}.")
     if z.size and not (z.min() >= low and z.max() <= high):  # false for NaN too
         raise ValueError(f"images must have pixels in [{low:g}, {high:g}], got [{z.min():g}, {z.max():g}].")
     return z
 
 
-def _labels(name: str, given: npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
-    labels = np.asarray(given)
+def _pair(bounds: Any) -> tuple[float, float]:
+    try:
+        low, high = bounds
+    except (TypeError, ValueError):
+        low = high = None
+    if not (_number(low) and _number(high) and low < high):
+        raise ValueError(f"bounds must be (smallest, largest) pixel, got {bounds!r}.")
+    return low, high
+
+
+def _number(value: Any) -> bool:
+    given = np.asarray(value)
+    return given.ndim == 0 and given.dtype.kind in "iuf"
+
+
+def _for_each(targets: npt.ArrayLike, n: int) -> npt.NDArray[Any]:
+    given = np.asarray(targets)
+    return np.broadcast_to(given, n) if given.shape in ((), (1,)) else given
+
+
+def _labels(name: str, given: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    labels, n = np.asarray(given), shape[0]
     if labels.shape != (n,) or (n and not np.issubdtype(labels.dtype, np.integer)):
-        raise ValueError(f"{name} must be {n} whole numbers, got shape {labels.shape} of {labels.dtype}.")
+        hint = f"; if images of shape {shape} are one image, give images[None], with a batch axis"
+        raise ValueError(
+            f"{name} must be {n} whole numbers, got shape {labels.shape} of {labels.dtype}"
+            f"{hint if labels.size == 1 < n else ''}."
+        )
     if n and labels.min() < 0:
         raise ValueError(f"{name} must be classes from 0 on, got {labels.min()}.")
     return labels.astype(np.int64)
@@ -227,7 +252,7 @@ def _check(
         if value not in known:
             raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
     for name, number in (("radius", radius), ("margin", margin)):
-        if not (np.isfinite(number) and number > 0):
+        if not (_number(number) and np.isfinite(number) and number > 0):
             raise ValueError(f"{name} must be a positive number, got {number!r}.")
     for name, count, least in (
         ("max_queries", max_queries, 1),

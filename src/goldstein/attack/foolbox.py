@@ -35,8 +35,8 @@ class FoolboxAttack:
     >>> def model(x):
     ...     return np.stack([0.5 - x[:, 0, 0], x[:, 0, 0] - 0.5], axis=1)
     >>> raw, clipped, success = FoolboxAttack()(model, np.full((1, 4, 4), 0.4), np.array([0]), epsilons=[0.05, 0.2])
-    >>> [bool(won[0]) for won in success]
-    [False, True]
+    >>> success.tolist()
+    [[False], [True]]
     """
 
     def __init__(self, norm: str = "linf", **settings: Any) -> None:
@@ -51,51 +51,61 @@ class FoolboxAttack:
         model : callable
             From inputs to logits, on PyTorch tensors or NumPy arrays; its `bounds` are the pixel range.
         inputs : tensor or ndarray, shape (n, *shape)
-            Originals.
+            Originals. EagerPy tensors, here and in the criterion, are taken for what they hold, and the answers are
+            EagerPy tensors when the originals are.
         criterion : labels, or an object with `labels` or with `target_classes`
-            As in Foolbox: misclassification, or targeted misclassification.
+            As in Foolbox: misclassification, or targeted misclassification. An image that meets it from the start
+            costs one query and counts as success.
         epsilons : float or sequence of float
-            Radii. A sequence makes each answer a list.
+            Radii. For a sequence of k the images come as lists, and success has the shape (k, n). At 0 the originals
+            are checked, with one query each, and returned.
         """
         like = _Tensors(inputs)
         targets = getattr(criterion, "target_classes", None)
-        labels = getattr(criterion, "labels", criterion if targets is None else None)
+        labels = getattr(criterion, "labels", criterion) if targets is None else None
         scores = like.wrap(model)
         images = like.array(inputs)
-        if labels is None:  # a targeted criterion does not know them
-            labels = scores(images.astype(np.float32)).argmax(axis=1)
         several = isinstance(epsilons, Iterable)
+        radii = [float(radius) for radius in (epsilons if several else [epsilons])]
         low, high = getattr(model, "bounds", (0.0, 1.0))
         self.results = [
             attack(
                 scores,
                 images,
-                like.array(labels).astype(np.int64),
+                None if labels is None else like.array(labels).astype(np.int64),
                 targets=None if targets is None else like.array(targets).astype(np.int64),
                 norm=self.norm,
-                radius=float(radius),
+                radius=radius or 1.0,
                 bounds=(float(low), float(high)),
-                **self.settings,
+                **self.settings | ({} if radius else {"max_queries": 1}),
             )
-            for radius in (epsilons if several else [epsilons])
+            for radius in radii
         ]
         found = [like.tensor(result.x) for result in self.results]
-        won = [like.tensor(result.success | result.misclassified) for result in self.results]
-        return (found, found, won) if several else (found[0], found[0], won[0])
+        won = np.array([result.success | result.misclassified for result in self.results], bool)
+        if several:
+            return found, found, like.tensor(won.reshape(len(radii), len(images)))
+        return found[0], found[0], like.tensor(won[0])
 
 
 class _Tensors:
-    """Arrays for us, and the caller's kind of tensor for the caller."""
+    """Arrays for us, and the caller's kind of tensor for the caller and, without EagerPy around it, for the model."""
 
     def __init__(self, like: Any) -> None:
-        self.torch = import_module("torch") if type(like).__module__.startswith("torch") else None
-        self.device = getattr(like, "device", None)
+        raw = getattr(like, "raw", like)
+        self.around = None if raw is like else type(like)
+        self.torch = import_module("torch") if type(raw).__module__.startswith("torch") else None
+        self.device = getattr(raw, "device", None)
 
     def array(self, tensor: Any) -> npt.NDArray[Any]:
-        return np.asarray(tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else tensor)
+        raw = getattr(tensor, "raw", tensor)
+        return np.asarray(raw.detach().cpu().numpy() if hasattr(raw, "detach") else raw)
+
+    def raw(self, array: npt.NDArray[Any]) -> Any:
+        return array if self.torch is None else self.torch.from_numpy(array).to(self.device)
 
     def tensor(self, array: npt.NDArray[Any]) -> Any:
-        return array if self.torch is None else self.torch.from_numpy(array).to(self.device)
+        return self.raw(array) if self.around is None else self.around(self.raw(array))
 
     def wrap(self, model: Any) -> Any:
         if self.torch is None:
@@ -104,6 +114,6 @@ class _Tensors:
 
         def scores(images: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
             with torch.no_grad():
-                return self.array(model(self.tensor(images)))
+                return self.array(model(self.raw(images)))
 
         return scores

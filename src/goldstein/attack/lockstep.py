@@ -66,7 +66,7 @@ class Course:
     Attributes
     ----------
     index, label, target : int
-        Which image, its class, and the class to reach (−1: any other).
+        Which image, its class (−1: what the model says of the original), and the class to reach (−1: any other).
     x : ndarray of float32, shape (d,)
         The adversarial image, or the last one that was tried.
     predicted : int
@@ -110,7 +110,8 @@ class Course:
         original = Waiting(self.x[None], estimating=False)
         yield original
         self._see(self.x, original)
-        self.success, self.misclassified = False, self.predicted != self.label
+        self.label = self.predicted if self.label < 0 else self.label
+        self.success, self.misclassified = False, self.predicted != self.label or self.predicted == self.target
         if self.misclassified:
             return
         context = Context(stream(self.terms.seed, self.x), None, region, self.terms.max_queries)
@@ -220,11 +221,12 @@ def merge(
         owners = np.repeat([c.index for c, _ in parts], sizes)
         estimating = np.repeat([c.waiting.estimating for c, _ in parts], sizes)
         scores = model(rows.reshape(-1, *shape), owners, estimating)
-        labels = np.repeat([c.label for c, _ in parts], sizes)
+        labels, classes = np.repeat([c.label for c, _ in parts], sizes), scores.argmax(axis=1)
+        labels = np.where(labels < 0, classes, labels)
         targets = np.repeat([c.target for c, _ in parts], sizes) if terms.targeted else None
         _check_classes(max(int(labels.max()), -1 if targets is None else int(targets.max())), scores.shape[1])
         values = margins(log_scores(scores, terms.outputs), labels, targets)
-        classes, start, fine = scores.argmax(axis=1), 0, bool(np.isfinite(values).all())
+        start, fine = 0, bool(np.isfinite(values).all())
         for course, count in parts:
             outstanding -= course.waiting.left
             active.popleft()

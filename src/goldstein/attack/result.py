@@ -26,7 +26,7 @@ class AttackResult:
     success : ndarray of bool, shape (n,)
         Whether the model, right about the original, is wrong about x (targeted: says the target).
     misclassified : ndarray of bool, shape (n,)
-        Images that the model had wrong from the start: not attacked, one query each.
+        Images that the model had wrong from the start, or that were at their target: not attacked, one query each.
     queries : ndarray of int, shape (n,)
         Rows that the model saw for each image, success checks included. The budget binds this number.
     queries_estimation : ndarray of int, shape (n,)
@@ -36,7 +36,7 @@ class AttackResult:
     errors : dict
         Index -> sentence, for the images that the model failed on.
     originals, labels : ndarray
-        The images and classes that were given.
+        The images and classes that were given; with `labels=None` the model's classes, −1 where it was not asked.
     """
 
     x: npt.NDArray[np.float32]
