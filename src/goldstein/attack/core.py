@@ -12,7 +12,7 @@ import numpy.typing as npt
 from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.lockstep import Course, Terms, merge
 from goldstein.attack.loss import OUTPUTS
-from goldstein.attack.region import NORMS
+from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.sign import SignAveraging
 from goldstein.methods.base import Method
@@ -124,7 +124,7 @@ def attack(
     )
     counted = CountedModel(model, n)
     result = AttackResult(
-        x=z.astype(np.float32),
+        x=_starts(z, terms),
         success=np.zeros(n, bool),
         misclassified=np.zeros(n, bool),
         queries=counted.queries,
@@ -166,6 +166,14 @@ def attack(
             )
             raise
     return result
+
+
+def _starts(z: npt.NDArray[np.floating], terms: Terms) -> Rows:
+    """Return the allowed float32 image next to each original, or refuse an original that has none."""
+    x = np.empty(z.shape, np.float32)
+    for index, image in enumerate(z):
+        x[index] = Region(image.ravel(), terms.norm, terms.radius, terms.bounds).start.reshape(image.shape)
+    return x
 
 
 def _keep(result: AttackResult, course: Course, error: str | None) -> None:

@@ -82,7 +82,7 @@ class Course:
     def __init__(self, index: int, image: npt.NDArray[np.floating], label: int, target: int, terms: Terms) -> None:
         self.index, self.label, self.target, self.terms = index, label, target, terms
         self.region = Region(image.ravel(), terms.norm, terms.radius, terms.bounds)
-        self.x: Rows = image.ravel().astype(np.float32)
+        self.x: Rows = self.region.start
         self.predicted, self.spent = -1, 0
         self.success = self.misclassified = False
         self._tried: dict[int, int] = {}
