@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.sign import SignAveraging
 from goldstein.methods.base import Method
+from goldstein.methods.warm_start import WarmStart
 from goldstein.oracle import Deterministic
 
 QUERIES = ("inside", "free")
@@ -132,6 +134,7 @@ def attack(
         predicted=np.full(n, -1),
         originals=z,
         labels=classes,
+        bounds=bounds,
     )
     under_way: dict[int, Course] = {}
 
@@ -194,6 +197,9 @@ def _method(method: Method | None, shape: tuple[int, ...], norm: str, radius: fl
     refusal = chosen.refusal(Deterministic(len))
     if refusal is not None:
         raise ValueError(refusal)
+    if isinstance(chosen, WarmStart):
+        first, second = (_method(phase, shape, norm, radius) for phase in (chosen.first, chosen.second))
+        return replace(chosen, first=first, second=second)
     return chosen
 
 
