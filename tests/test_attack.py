@@ -354,7 +354,7 @@ def test_images_that_are_not_attacked_are_within_bounds_too(norm):
     assert res.misclassified.all()
     assert res.x.max() <= np.float64(0.1)
     with pytest.raises(ConnectionError) as caught:
-        attack(Linear(after=0, answer=explode), x, y, norm=norm, radius=0.01, bounds=(0.0, 0.1))
+        attack(Linear(after=0, answer=explode), x, y, norm=norm, radius=0.01, bounds=(0.0, 0.1), chunk=1)
     assert caught.value.result.x.max() <= np.float64(0.1)
     model = Linear()
     with pytest.raises(ValueError, match="No float32 image lies within 1e-12"):
@@ -375,4 +375,4 @@ def test_a_contact_sheet_shows_the_range_and_leaves_the_backend(shape, bounds, t
     shown = imread(res.contact_sheet(tmp_path / "sheet.png"))[..., :3]
     assert matplotlib.get_backend(auto_select=False) == before
     for gray in (0.2, 0.5, 0.8):  # dark, middle and light areas, not only ink
-        assert (np.abs(shown - gray).max(axis=-1) < 0.15).mean() > 0.002
+        assert (np.abs(shown - gray).max(axis=-1) < 0.15).mean() > 0.015
