@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import goldstein as gs
 from attack_models import Linear, images, labels
 from goldstein.attack import SignAveraging, attack
+from goldstein.attack.loss import log_scores, margins, sure
 
 METHODS = {
     "default": None,
@@ -323,3 +327,111 @@ def test_without_labels_only_scores_that_matter_must_be_finite():
     broken = attack(lambda x: np.full((len(x), 3), np.nan), SOME[:2], None)
     assert list(broken.errors) == [0, 1]
     assert (broken.labels == -1).all()
+
+
+class Scaled(Linear):
+    """The same classes, with scores in another unit."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def scores(self, x):
+        return super().scores(x) * self.scale
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-5, 1.0, 1e6])
+def test_the_unit_of_the_scores_does_not_matter_to_success(scale):
+    res, model, y = run(Scaled(scale), margin=4.0 * scale)
+    assert res.success.mean() > 0.7
+    np.testing.assert_array_equal(model.scores(res.x).argmax(axis=1) != y, res.success)
+
+
+@settings(max_examples=300, deadline=None)
+@given(arrays(np.float64, (5, 3), elements=st.floats(-100.0, 100.0)), st.integers(0, 2), st.booleans())
+def test_the_tolerance_of_ordinary_scores_is_one_in_ten_thousand_exactly(z, label, targeted):
+    z[:, 0] = np.where(np.abs(z).max(axis=1) < 1, 1.0, z[:, 0])
+    labels, targets = np.full(5, label), np.full(5, (label + 1) % 3) if targeted else None
+    values = margins(z, labels, targets)
+    np.testing.assert_array_equal(sure(values, z, labels, targets), values < -1e-4)
+
+
+@pytest.mark.parametrize(
+    ("row", "certain"),
+    [
+        ([0.5, 0.50004, 0.0], False),
+        ([0.5, 0.50006, 0.0], True),
+        ([0.5, 0.50006, -3.0], False),
+        ([1e-5, 1.2e-5, 0.0], True),
+        ([5000.0, 5000.004, 0.0], False),  # float32 has steps of 0.0005 there, and sums are worse
+        ([5000.0, 5000.006, 0.0], True),
+        ([0.5, 0.6, -1e9], True),  # a class that is masked
+        ([0.5, 0.6, -np.inf], True),
+        ([-np.inf, 0.5, 0.0], False),
+        ([np.nan, 0.5, 0.0], False),
+    ],
+)
+def test_what_is_sure(row, certain):
+    z, label = np.array([[3.0, 1.0, 0.0], row]), np.array([0, 0])
+    assert sure(margins(z, label), z, label).tolist() == [False, certain]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_probabilities_that_are_not_finite_end_only_their_image(bad):
+    class Sick(Linear):
+        def __call__(self, x):
+            z = np.exp(super().__call__(x))
+            out = z / z.sum(axis=1, keepdims=True)
+            out[(np.abs(x - SOME[4]) <= 0.1 + 1e-6).all(axis=(1, 2)), 1] = bad
+            return out
+
+    res, _, _ = run(Sick(), outputs="probabilities")
+    assert list(res.errors) == [4]
+    assert res.success.mean() > 0.6
+    with pytest.raises(ValueError, match=r"got \[0.5 0.6\]"):
+        log_scores(np.array([[bad, 0.5], [0.5, 0.6]]), "probabilities")
+
+
+def test_complex_scores_are_refused():
+    with pytest.raises(TypeError, match="real scores, got complex ones"):
+        run(Linear(after=0, answer=lambda s: s + 0j))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_warm_start_may_contain_the_default_method(first):
+    phases = (SignAveraging(), METHODS["gfm"]) if first else (METHODS["gfm"], SignAveraging())
+    res, _, _ = run(method=gs.WarmStart(*phases, iterations=3))
+    assert res.success.mean() > 0.6
+    assert (np.abs(res.x - SOME) <= 0.1).all()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_images_that_are_not_attacked_are_within_bounds_too(norm):
+    x = np.full((4, 6, 6), 0.1)  # the nearest float32 number lies above
+    y = (labels(Linear(), x) + 1) % 3
+    res = attack(Linear(), x, y, norm=norm, radius=0.01, bounds=(0.0, 0.1))
+    assert res.misclassified.all()
+    assert res.x.max() <= np.float64(0.1)
+    with pytest.raises(ConnectionError) as caught:
+        attack(Linear(after=0, answer=explode), x, y, norm=norm, radius=0.01, bounds=(0.0, 0.1), chunk=1)
+    assert caught.value.result.x.max() <= np.float64(0.1)
+    model = Linear()
+    with pytest.raises(ValueError, match="No float32 image lies within 1e-12"):
+        attack(model, x, y, norm=norm, radius=1e-12)
+    assert model.rows == 0
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (6, 6, 3)])
+@pytest.mark.parametrize("bounds", [(0.0, 255.0), (-1.0, 1.0), (-np.inf, np.inf)])
+def test_a_contact_sheet_shows_the_range_and_leaves_the_backend(shape, bounds, tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    from matplotlib.image import imread
+
+    low, high = bounds if np.isfinite(bounds[0]) else (-40.0, 70.0)
+    x = np.linspace(low, high, int(np.prod(shape)), dtype=np.float32).reshape(1, *shape)
+    before = matplotlib.get_backend(auto_select=False)
+    res = attack(lambda x: np.stack([np.ones(len(x)), np.zeros(len(x))], axis=1), x, [1], bounds=bounds)
+    shown = imread(res.contact_sheet(tmp_path / "sheet.png"))[..., :3]
+    assert matplotlib.get_backend(auto_select=False) == before
+    for gray in (0.2, 0.5, 0.8):  # dark, middle and light areas, not only ink
+        assert (np.abs(shown - gray).max(axis=-1) < 0.15).mean() > 0.015

@@ -130,3 +130,56 @@ def test_what_is_not_a_model_is_refused():
 @pytest.mark.parametrize("search", [None, 2])
 def test_sign_averaging_is_a_method_like_any_other(search, check):
     check(SignAveraging(delta=0.1, batch_size=4, search=search, shape=(2, 2), radius=1.0), False)
+
+
+def test_a_model_may_use_its_array_again():
+    inner, store = Linear(), np.empty((4, 3))
+
+    def reusing(x):
+        store[:] = inner(x)
+        return store
+
+    x = images(10)
+    np.testing.assert_array_equal(FixedRows(reusing, rows=4)(x), inner.scores(x))
+
+
+def digit_classes(count):
+    pytest.importorskip("sklearn")
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    few = digits.target < count
+    return digits.data[few][:300] / 16, digits.target[few][:300]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_svc_success_is_confirmed_by_predict(wrapped):
+    x, y = digit_classes(10)
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC
+
+    svc = SVC(probability=True, break_ties=True, random_state=0)
+    classifier = (make_pipeline(StandardScaler(), svc) if wrapped else svc).fit(x, y)
+    model = sklearn_model(classifier)
+    assert model.outputs == "logits"
+    res = attack(model, x[:60].reshape(60, 8, 8), y[:60], radius=0.25, max_queries=200)
+    assert res.success.sum() > 20
+    assert (classifier.predict(res.x.reshape(60, 64)) != y[:60])[res.success].all()
+
+
+def test_scores_that_do_not_belong_to_classes_are_refused():
+    for count in (3, 4):  # three classes have three pairs
+        x, y = digit_classes(count)
+        from sklearn.svm import NuSVC
+
+        with pytest.raises(
+            ValueError, match='NuSVC gives scores of pairs of classes: use decision_function_shape="ovr"'
+        ):
+            sklearn_model(NuSVC(nu=0.1, decision_function_shape="ovo").fit(x, y))
+    two = NuSVC(nu=0.1, decision_function_shape="ovo").fit(x[y < 2], y[y < 2])
+    np.testing.assert_array_equal(sklearn_model(two)(x[y < 2]).argmax(axis=1), two.predict(x[y < 2]))
+    odd = SimpleNamespace(classes_=[0, 1, 2, 3], decision_function=lambda x: np.zeros((len(x), 6)))
+    with pytest.raises(ValueError, match=r"each of its 4 classes, got \(64, 6\)"):
+        sklearn_model(odd)(X)

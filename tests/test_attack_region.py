@@ -14,6 +14,73 @@ single = arrays(np.float32, 12, elements=st.floats(0.0, 1.0, width=32))
 double = arrays(np.float64, 12, elements=unit)
 points = arrays(np.float64, (4, 12), elements=st.floats(-3.0, 3.0))
 
+RANGES = [(0.0, 0.1), (1 / 3, 2 / 3), (-1.0, 1.0), (0.0, 255.0), (-1e4, 1e4), (-1e300, np.inf), (-np.inf, np.inf)]
+
+
+@st.composite
+def originals(draw):
+    """An original with its range: float32 or float64, of one pixel to many, often at the ends."""
+    low, high = draw(st.sampled_from(RANGES))
+    size, kind = draw(st.sampled_from([1, 2, 12, 300])), draw(st.sampled_from([np.float32, np.float64]))
+    least, most = max(low, -1e4), min(high, 1e4)
+    seed = draw(st.integers(0, 2**32 - 1))
+    share = np.random.default_rng(seed).uniform(-0.2, 1.2, size)
+    z = np.clip(least + (most - least) * share, least, most).astype(kind)
+    return z, (low, high), seed
+
+
+@settings(max_examples=300, deadline=None)
+@given(originals(), st.sampled_from(["linf", "l2"]), st.floats(1e-9, 1e3))
+def test_rows_and_start_are_allowed_exactly_in_any_range(original, norm, radius):
+    z, (low, high), seed = original
+    try:
+        region = Region(z, norm, radius, (low, high))
+    except ValueError:
+        assert radius < np.sqrt(z.size) * np.spacing(np.float32(np.abs(z).max()))  # less than float32 can tell
+        return
+    rng = np.random.default_rng(seed + 1)
+    far = z + rng.normal(size=(3, z.size)) * radius * np.array([[0.1], [1.0], [1e3]])
+    same = z + rng.choice([-2, 2], (1, 1)) * radius * np.ones((1, z.size))
+    rows = region.rows(np.concatenate([far, same, z[None].astype(float)]))
+    assert rows.dtype == region.start.dtype == np.float32
+    np.testing.assert_array_equal(rows[-1], region.start)
+    length = np.linalg.norm if norm == "l2" else lambda change: np.abs(change).max()
+    for row in rows:
+        assert length(row - z) <= np.float64(radius)
+        assert length(row.astype(float) - z.astype(float)) <= radius
+    assert rows.min() >= np.float64(low)
+    assert rows.max() <= np.float64(high)
+
+
+@settings(max_examples=100, deadline=None)
+@given(single, st.sampled_from(["linf", "l2"]), st.floats(1e-9, 2.0))
+def test_a_float32_image_starts_as_it_is_to_the_sign_of_zero(z, norm, radius):
+    assert Region(z, norm, radius, (0.0, 1.0)).start.tobytes() == z.tobytes()
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1e4, 1e4), (-np.inf, np.inf)])
+@pytest.mark.parametrize(("size", "least"), [(12, 0.9999), (784, 0.9999), (786_432, 0.99)])
+def test_the_l2_ball_is_neither_left_nor_shrunk(size, least, bounds):
+    z, radius = np.full(size, 0.5, np.float32), 1.3 if size == 12 else 5.0
+    signs = np.where(np.arange(size) % 3 == 0, -1.0, 1.0)
+    for row in Region(z, "l2", radius, bounds).rows(z + np.array([[1.0], [0.4]]) * np.stack([np.ones(size), signs])):
+        assert np.linalg.norm(row - z) <= radius
+        assert np.linalg.norm((row - z)[None], axis=1)[0] <= radius
+        assert least * radius <= np.linalg.norm(row.astype(float) - z) <= radius
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_an_original_without_a_float32_image_near_it_is_refused(norm):
+    for z, radius, bounds in (
+        (np.array([0.3, 0.1]), 1e-12, (0.0, 1.0)),
+        (np.array([1e4 + 1e-4]), 1e-5, (-np.inf, np.inf)),
+        (np.array([1e300]), 1.0, (-np.inf, np.inf)),
+        (np.array([0.1]), 0.1, (0.1, 0.1 + 1e-12)),
+    ):
+        with pytest.raises(ValueError, match="No float32 image lies within"):
+            Region(z, norm, radius, bounds)
+    assert Region(np.array([0.3, 0.1], np.float32), norm, 1e-12, (0.0, 1.0)).start.dtype == np.float32
+
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(single, double), points, st.floats(1e-6, 1.5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy.typing as npt
 from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.lockstep import Course, Terms, merge
 from goldstein.attack.loss import OUTPUTS
-from goldstein.attack.region import NORMS
+from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.sign import SignAveraging
 from goldstein.methods.base import Method
+from goldstein.methods.warm_start import WarmStart
 from goldstein.oracle import Deterministic
 
 QUERIES = ("inside", "free")
@@ -125,7 +127,7 @@ def attack(
     )
     counted = CountedModel(model, n)
     result = AttackResult(
-        x=z.astype(np.float32),
+        x=_starts(z, terms),
         success=np.zeros(n, bool),
         misclassified=np.zeros(n, bool),
         queries=counted.queries,
@@ -133,6 +135,7 @@ def attack(
         predicted=np.full(n, -1),
         originals=z,
         labels=classes,
+        bounds=bounds,
     )
     under_way: dict[int, Course] = {}
 
@@ -169,6 +172,14 @@ def attack(
     return result
 
 
+def _starts(z: npt.NDArray[np.floating], terms: Terms) -> Rows:
+    """Return the allowed float32 image next to each original, or refuse an original that has none."""
+    x = np.empty(z.shape, np.float32)
+    for index, image in enumerate(z):
+        x[index] = Region(image.ravel(), terms.norm, terms.radius, terms.bounds).start.reshape(image.shape)
+    return x
+
+
 def _keep(result: AttackResult, course: Course, error: str | None) -> None:
     index = course.index
     result.x[index] = course.x.reshape(result.x.shape[1:])
@@ -187,6 +198,9 @@ def _method(method: Method | None, shape: tuple[int, ...], norm: str, radius: fl
     refusal = chosen.refusal(Deterministic(len))
     if refusal is not None:
         raise ValueError(refusal)
+    if isinstance(chosen, WarmStart):
+        first, second = (_method(phase, shape, norm, radius) for phase in (chosen.first, chosen.second))
+        return replace(chosen, first=first, second=second)
     return chosen
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.counted import CountedModel
-from goldstein.attack.loss import SURE, Labels, log_scores, margins
+from goldstein.attack.loss import Flags, Labels, log_scores, margins, sure
 from goldstein.attack.region import Region, Rows
 from goldstein.methods.base import Context, Method, Run
 from goldstein.query import Array
@@ -48,11 +48,13 @@ class Waiting:
     estimating: bool
     margins: Array = field(init=False)
     classes: Labels = field(init=False)
+    sure: Flags = field(init=False)
     known: int = 0
 
     def __post_init__(self) -> None:
         self.margins = np.empty(len(self.rows))
         self.classes = np.empty(len(self.rows), np.int64)
+        self.sure = np.empty(len(self.rows), np.bool_)
 
     @property
     def left(self) -> int:
@@ -82,18 +84,19 @@ class Course:
     def __init__(self, index: int, image: npt.NDArray[np.floating], label: int, target: int, terms: Terms) -> None:
         self.index, self.label, self.target, self.terms = index, label, target, terms
         self.region = Region(image.ravel(), terms.norm, terms.radius, terms.bounds)
-        self.x: Rows = image.ravel().astype(np.float32)
+        self.x: Rows = self.region.start
         self.predicted, self.spent = -1, 0
         self.success = self.misclassified = False
         self._tried: dict[int, int] = {}
         self._play = self._course()
         self.waiting = next(self._play)
 
-    def answer(self, values: Array, classes: Labels) -> bool:
+    def answer(self, values: Array, classes: Labels, certain: Flags) -> bool:
         """Take what the next rows came to; return whether the image is still on its way."""
         waiting = self.waiting
         start, stop = waiting.known, waiting.known + len(values)
         waiting.margins[start:stop], waiting.classes[start:stop] = values, classes
+        waiting.sure[start:stop] = certain
         waiting.known = stop
         self.spent += len(values)
         if waiting.left:
@@ -165,7 +168,7 @@ class Course:
         place = _place(x, asked.rows)
         if place is None:
             return False
-        self.x, self.predicted, self.success = x, int(asked.classes[place]), bool(asked.margins[place] < -SURE)
+        self.x, self.predicted, self.success = x, int(asked.classes[place]), bool(asked.sure[place])
         self._tried[hash(x.tobytes())] = self.predicted
         return True
 
@@ -174,9 +177,9 @@ class Course:
 
     def _found(self, asked: Waiting) -> bool:
         """Return whether one of the rows is an adversarial image, and keep the one that is most clearly so."""
-        best = int(asked.margins.argmin())
-        if not asked.margins[best] < -SURE:
+        if not np.count_nonzero(asked.sure):
             return False
+        best = int(np.where(asked.sure, asked.margins, np.inf).argmin())
         self.x, self.predicted, self.success = asked.rows[best].copy(), int(asked.classes[best]), True
         return True
 
@@ -225,7 +228,9 @@ def merge(
         labels = np.where(labels < 0, classes, labels)
         targets = np.repeat([c.target for c, _ in parts], sizes) if terms.targeted else None
         _check_classes(max(int(labels.max()), -1 if targets is None else int(targets.max())), scores.shape[1])
-        values = margins(log_scores(scores, terms.outputs), labels, targets)
+        log_z = log_scores(scores, terms.outputs)
+        values = margins(log_z, labels, targets)
+        certain = sure(values, log_z, labels, targets)
         start, fine = 0, bool(np.isfinite(values).all())
         for course, count in parts:
             outstanding -= course.waiting.left
@@ -233,7 +238,7 @@ def merge(
             stop = start + count
             if not (fine or np.isfinite(values[start:stop]).all()):
                 done(course, f"The model returned scores that are not finite, after {course.spent} queries.")
-            elif course.answer(values[start:stop], classes[start:stop]):
+            elif course.answer(values[start:stop], classes[start:stop], certain[start:stop]):
                 # a query that is only partly answered goes on first
                 (active.appendleft if course.waiting.known else active.append)(course)
                 outstanding += course.waiting.left

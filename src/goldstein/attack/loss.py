@@ -14,24 +14,29 @@ from goldstein.query import Array
 
 OUTPUTS = ("logits", "probabilities")
 SURE = 1e-4  # a lead smaller than float32 scores are exact to is not called success, so that any other pass agrees
+SHARE = 1e-6  # the same as a share of the scores, when they are large
 SUM_ERROR = 1e-2  # by which the probabilities of an image may miss 1
 
 Labels = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 def log_scores(scores: Array, outputs: str) -> Array:
     """Return log Z up to a constant for each row; a probability of 0 counts as the smallest positive number."""
     if outputs == "logits":
         return scores
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # inf − inf
         wrong = (scores < 0).any(axis=1) | (np.abs(scores.sum(axis=1) - 1) > SUM_ERROR)
-    if wrong.any():
-        row = scores[int(np.argmax(wrong))]
+    finite = np.isfinite(scores).all(axis=1) if wrong.any() else ~wrong
+    if (wrong & finite).any():
+        row = scores[int(np.argmax(wrong & finite))]
         raise ValueError(
             f"The model's scores must be probabilities that add up to 1, got {np.array2string(row, precision=3)}; "
             'use outputs="logits" if that is what they are.'
         )
-    return np.asarray(np.log(np.maximum(scores, np.finfo(float).tiny)))
+    log_z: Array = np.log(np.maximum(scores, np.finfo(float).tiny))
+    log_z[~finite] = np.nan  # which the caller reports
+    return log_z
 
 
 def margins(log_z: Array, labels: Labels, targets: Labels | None = None) -> Array:
@@ -60,20 +65,56 @@ def margins(log_z: Array, labels: Labels, targets: Labels | None = None) -> Arra
     >>> margins(z, np.array([0])), margins(z, np.array([0]), np.array([2]))
     (array([2.]), array([3.]))
     """
-    rows, chosen = np.arange(len(log_z)), labels if targets is None else targets
-    others = log_z.copy()
-    others[rows, chosen] = -np.inf
+    mine, other = _compared(log_z, labels if targets is None else targets)
     with np.errstate(invalid="ignore"):  # inf − inf: NaN, which the caller reports
-        lead: Array = log_z[rows, chosen] - others.max(axis=1)
+        lead = mine - other
     return lead if targets is None else -lead
+
+
+def sure(values: Array, log_z: Array, labels: Labels, targets: Labels | None = None) -> Flags:
+    """Return which margins are so far below zero that float32 rounding cannot be the reason.
+
+    The tolerance is 1e-4 for ordinary scores. It is smaller when all scores of the row are below 1, so that the unit of
+    the scores does not matter, and larger when one of the two that are compared is above 100.
+
+    Parameters
+    ----------
+    values : ndarray, shape (k,)
+        What `margins` returned for the other arguments.
+    log_z, labels, targets
+        As in `margins`.
+
+    Returns
+    -------
+    ndarray of bool, shape (k,)
+    """
+    found: Flags = values < 0
+    rows = np.flatnonzero(found)
+    if rows.size:  # seldom: an image ends at its first success
+        few = log_z[rows]
+        mine, other = _compared(few, (labels if targets is None else targets)[rows])
+        small = SURE * np.minimum(np.abs(few).max(axis=1), 1.0)
+        large = SHARE * np.maximum(np.abs(mine), np.abs(other))
+        found[rows] = values[rows] < -np.maximum(small, large)
+    return found
+
+
+def _compared(log_z: Array, chosen: Labels) -> tuple[Array, Array]:
+    """Return each row's score of the chosen class and the largest of the others."""
+    rows, others = np.arange(len(log_z)), log_z.copy()
+    others[rows, chosen] = -np.inf
+    return log_z[rows, chosen], others.max(axis=1)
 
 
 def as_scores(answer: Any, rows: int) -> Array:
     """Return what the model answered to `rows` images as an array (rows, classes), or say what is wrong with it."""
     try:
-        scores = np.asarray(answer, float)
+        given = np.asarray(answer)
+        scores = given if given.dtype.kind == "c" else np.asarray(given, float)
     except (TypeError, ValueError):
         raise TypeError(f"The model must return an array of scores, got {type(answer).__name__}.") from None
+    if scores.dtype.kind == "c":
+        raise TypeError("The model must return real scores, got complex ones.")
     if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < 2:
         raise ValueError(
             f"The model must return scores of shape ({rows}, classes) for {rows} images, got shape {scores.shape}."

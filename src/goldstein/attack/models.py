@@ -60,7 +60,7 @@ class FixedRows:
             short = self.rows - len(part)
             if short:
                 part = np.concatenate([part, np.repeat(part[-1:], short, axis=0)])
-            scores = np.asarray(self.model(part))
+            scores = np.array(self.model(part))  # a copy: the model may use its array again
             if scores.shape[:1] != (self.rows,):
                 raise ValueError(f"The model must return a row of scores for each image, got shape {scores.shape}.")
             parts.append(scores[: self.rows - short])
@@ -116,13 +116,21 @@ def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
     Parameters
     ----------
     classifier : estimator
-        With predict_proba, or else with decision_function.
+        With predict_proba, or else with decision_function; SVC and NuSVC, also at the end of a pipeline, by
+        decision_function always.
     rows : int, optional
         Images in a call.
 
     Returns
     -------
     FixedRows
+
+    Notes
+    -----
+    Success is success by these scores, and `classifier.predict` agrees where it follows them. It does not for SVC and
+    NuSVC with more than two classes: they predict by votes of pairs and may differ where votes are equal, unless they
+    have `break_ties=True`; their probabilities differ more often and are not used. With
+    `decision_function_shape="ovo"` the scores belong to pairs of classes: refused.
 
     Examples
     --------
@@ -135,16 +143,23 @@ def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
     >>> bool(attack(model, x, y, radius=0.3).success.any())
     True
     """
-    if hasattr(classifier, "predict_proba"):
-        return FixedRows(lambda images: classifier.predict_proba(_flat(images)), rows, "probabilities")
-    if not hasattr(classifier, "decision_function"):
-        raise TypeError(f"{type(classifier).__name__} has neither predict_proba nor decision_function.")
+    name, last, classes = type(classifier).__name__, _last(classifier), getattr(classifier, "classes_", None)
+    pairs = hasattr(last, "decision_function_shape")  # SVC and NuSVC
+    by_decision = hasattr(classifier, "decision_function") and (pairs or not hasattr(classifier, "predict_proba"))
+    if not by_decision and not hasattr(classifier, "predict_proba"):
+        raise TypeError(f"{name} has neither predict_proba nor decision_function.")
+    if pairs and last.decision_function_shape == "ovo" and classes is not None and len(classes) > 2:
+        raise ValueError(f'{name} gives scores of pairs of classes: use decision_function_shape="ovr".')
 
     def scores(images: Images) -> Any:
-        values = np.asarray(classifier.decision_function(_flat(images)))
-        return values if values.ndim == 2 else np.stack([np.zeros_like(values), values], axis=1)
+        ask = classifier.decision_function if by_decision else classifier.predict_proba
+        values = np.asarray(ask(_flat(images)))
+        values = values if values.ndim > 1 else np.stack([np.zeros_like(values), values], axis=1)
+        if classes is not None and values.shape[1:] != (len(classes),):
+            raise ValueError(f"{name} must give a score for each of its {len(classes)} classes, got {values.shape}.")
+        return values
 
-    return FixedRows(scores, rows)
+    return FixedRows(scores, rows, "logits" if by_decision else "probabilities")
 
 
 def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits") -> FixedRows:
@@ -165,6 +180,17 @@ def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits") -> Fi
     """
     images, scores = session.get_inputs()[0].name, session.get_outputs()[0].name
     return FixedRows(lambda batch: session.run([scores], {images: batch})[0], rows, outputs)
+
+
+def _last(classifier: Any) -> Any:
+    """Return the estimator that decides: of a search the best one, of a pipeline the last step."""
+    while True:
+        if hasattr(classifier, "best_estimator_"):
+            classifier = classifier.best_estimator_
+        elif hasattr(classifier, "steps"):
+            classifier = classifier.steps[-1][1]
+        else:
+            return classifier
 
 
 def _flat(images: Images) -> Images:

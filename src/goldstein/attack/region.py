@@ -15,8 +15,10 @@ from goldstein.projection import Projection
 from goldstein.query import Array
 
 NORMS = ("linf", "l2")
-ROUNDING = 4e-6  # relative error of a Euclidean norm that is computed in float32
-PIXEL = 2.0**-23  # absolute error of a pixel in float32, twice
+ROUNDING = 4e-6  # relative error of a Euclidean norm of few pixels that is computed in float32, twice
+TERM = 2.0**-24 / 16  # what each pixel adds to it, twice: a dot product has 16 running sums or more
+PIXEL = 2.0**-22  # relative error of a pixel in float32, twice; it may also be moved to the next number within bounds
+LARGEST = float(np.finfo(np.float32).max)
 
 Rows = npt.NDArray[np.float32]
 
@@ -37,15 +39,39 @@ class Region:
         Largest distance.
     bounds : (float, float)
         Smallest and largest pixel.
+
+    Attributes
+    ----------
+    lower, upper : ndarray of float32, shape (d,)
+        Smallest and largest value of each pixel; for ℓ2 they come from the bounds alone.
+    start : ndarray of float32, shape (d,)
+        The allowed image next to the original: a float32 image within bounds itself.
+
+    Raises
+    ------
+    ValueError
+        When no float32 image is allowed, as for a float64 original and a tiny radius.
     """
 
     def __init__(self, image: npt.NDArray[Any], norm: str, radius: float, bounds: tuple[float, float]) -> None:
         self.norm, self.radius, self.bounds = norm, float(radius), bounds
         self.center = image.astype(np.float64)
         reach = self.radius if norm == "linf" else np.inf
-        single = image.astype(np.float32)
-        self.upper = _inwards(single, self.center, reach, bounds[1])
-        self.lower = -_inwards(-single, -self.center, reach, -bounds[0])
+        with np.errstate(over="ignore", invalid="ignore"):  # pixels beyond float32, which are refused
+            single = image.astype(np.float32)
+            self.upper = _inwards(single, self.center, reach, bounds[1])
+            self.lower = -_inwards(-single, -self.center, reach, -bounds[0])
+        self.start: Rows = np.where(single < self.lower, self.lower, np.where(single > self.upper, self.upper, single))
+        size = self.center.size
+        values = float(np.abs(self.center).max(initial=0.0)) + self.radius  # no allowed pixel is larger
+        self._slack = (ROUNDING + TERM * size) * self.radius + PIXEL * float(np.sqrt(size)) * values
+        with np.errstate(over="ignore"):
+            away = np.linalg.norm(self.start - self.center) if norm == "l2" else 0.0
+        if away > self.radius or not (self.lower <= self.upper).all():
+            raise ValueError(
+                f"No float32 image lies within {self.radius:g} of the original and in [{bounds[0]:g}, {bounds[1]:g}]: "
+                "use a larger radius, or float32 images."
+            )
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
         """Return the allowed image next to x."""
@@ -74,10 +100,9 @@ class Region:
         move = points - self.center
         room = np.where(move > 0, self.upper - self.center, self.center - self.lower)
         length = np.abs(move)
-        slack = ROUNDING * self.radius + PIXEL * float(np.sqrt(self.center.size)) * max(map(abs, self.bounds))
-        radius = max(self.radius - slack, 0.0)
+        radius, edge = max(self.radius - self._slack, 0.0), max(self.radius - self._slack / 2, 0.0)
         inside = np.minimum(length, room)
-        far = np.einsum("ij,ij->i", inside, inside) > (radius + slack / 2) ** 2  # so that twice is once
+        far = np.einsum("ij,ij->i", inside, inside) > edge**2  # beyond the radius, so that twice is once
         share = np.ones(len(points))
         for row in np.flatnonzero(far):
             share[row] = _share(length[row], room[row], radius)
@@ -86,10 +111,10 @@ class Region:
 
 def _inwards(single: Rows, exact: Array, reach: float, bound: float) -> Rows:
     """Return the largest float32 numbers that lie at most `reach` above the pixels, and not above `bound`."""
-    upper = np.minimum(exact + reach, bound).astype(np.float32)
+    upper = np.minimum(exact + reach, min(bound, LARGEST)).astype(np.float32)
     while True:
         rise = (upper - single).astype(np.float64)  # as float32 has it
-        wrong = (np.maximum(rise, upper - exact) > reach) | (upper > bound)
+        wrong = (np.maximum(rise, upper - exact) > reach) | (upper > np.float64(bound))
         if not wrong.any():
             return upper
         upper[wrong] -= np.spacing(np.maximum(np.abs(upper), np.abs(single)))[wrong]  # what the difference is exact to

@@ -37,6 +37,8 @@ class AttackResult:
         Index -> sentence, for the images that the model failed on.
     originals, labels : ndarray
         The images and classes that were given; with `labels=None` the model's classes, −1 where it was not asked.
+    bounds : (float, float)
+        Smallest and largest pixel.
     """
 
     x: npt.NDArray[np.float32]
@@ -48,6 +50,7 @@ class AttackResult:
     originals: npt.NDArray[Any]
     labels: Counts
     errors: dict[int, str] = field(default_factory=dict)
+    bounds: tuple[float, float] = (0.0, 1.0)
 
     @property
     def attacked(self) -> Flags:

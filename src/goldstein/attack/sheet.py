@@ -13,27 +13,28 @@ from goldstein.attack.tiles import layout
 
 def draw(result: AttackResult, path: Path, count: int) -> Path:
     """Write a picture with three rows and up to `count` columns."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure  # not pyplot, which has windows and a backend of its own
 
     won, rest = np.flatnonzero(result.success), np.flatnonzero(~result.success)
     chosen = np.concatenate([won, rest])[: max(count, 1)]
     if chosen.size == 0:
         raise ValueError("There are no images to draw.")
-    figure, axes = plt.subplots(
-        3, chosen.size, figsize=(1.1 * chosen.size + 0.6, 4.0), layout="constrained", squeeze=False
-    )
+    low, high = result.bounds
+    if not np.isfinite(high - low):
+        shown = np.stack([result.originals[chosen], result.x[chosen]])
+        low, high = float(shown.min()), float(shown.max())
+    scale = (high - low) or 1.0
+    figure = Figure(figsize=(1.1 * chosen.size + 0.6, 4.0), layout="constrained")
+    axes = figure.subplots(3, chosen.size, squeeze=False)
     gray = {"cmap": "gray", "vmin": 0.0, "vmax": 1.0}
     for column, index in enumerate(chosen):
-        before, after = _picture(result.originals[index]), _picture(result.x[index])
+        before, after = (_picture((image[index] - low) / scale) for image in (result.originals, result.x))
         change = after - before
         reach = float(np.abs(change).max()) or 1.0
         axes[0, column].imshow(before, **gray)
         axes[1, column].imshow(after, **gray)
-        shown = change if change.ndim == 2 else (change / reach + 1) / 2
-        axes[2, column].imshow(shown, cmap="RdBu_r", vmin=-reach, vmax=reach)
+        signed = change if change.ndim == 2 else (change / reach + 1) / 2
+        axes[2, column].imshow(signed, cmap="RdBu_r", vmin=-reach, vmax=reach)
         axes[0, column].set_title(f"{result.labels[index]}", fontsize=9)
         said = f"{result.predicted[index]}" if result.success[index] else "not won"
         axes[1, column].set_title(said, fontsize=9)
@@ -44,7 +45,6 @@ def draw(result: AttackResult, path: Path, count: int) -> Path:
         axis.set_xticks([])
         axis.set_yticks([])
     figure.savefig(path, dpi=130)
-    plt.close(figure)
     return path
 
 
@@ -53,4 +53,4 @@ def _picture(image: Any) -> Any:
     channels, height, width, first = layout(image.shape)
     grid = np.asarray(image, float).reshape((channels, height, width) if first else (height, width, channels))
     grid = np.moveaxis(grid, 0, -1) if first else grid
-    return grid[..., 0] if channels not in (3, 4) else np.clip(grid[..., :3], -1, 1)
+    return grid[..., 0] if channels not in (3, 4) else np.clip(grid[..., :3], 0, 1)
