@@ -1,10 +1,14 @@
-"""Run all benchmarks; print tables, and write them to results/benchmarks.json and docs/benchmarks.md."""
+"""Run all benchmarks; print tables, and write them to results/benchmarks.json and docs/benchmarks.md.
+
+`python -m benchmarks attack` runs only the sections with that word in their titles and keeps the others as they are.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import sys
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -44,7 +48,10 @@ def markdown(rows: list[dict[str, object]]) -> str:
 
 
 def main() -> None:
-    """Run everything once."""
+    """Run everything once, or the sections that the command line names."""
+    words = sys.argv[1:]
+    path = ROOT / "results" / "benchmarks.json"
+    kept = json.loads(path.read_text())["sections"] if words else {}
     packages = {"NumPy": np, "SciPy": scipy, "numba": numba}
     versions = ", ".join(
         [f"Python {platform.python_version()}", *(f"{n} {p.__version__}" for n, p in packages.items())]
@@ -57,12 +64,14 @@ def main() -> None:
         f"{versions}; {os.cpu_count()} cores.",
     ]
     for title, section in SECTIONS.items():
-        rows = section()
+        rows = section() if not words or any(word in title for word in words) else kept.get(title)
+        if rows is None:
+            continue
         results["sections"][title] = rows
         page += ["", f"## {title}", "", markdown(rows)]
         print(f"\n{title}\n{markdown(rows)}", flush=True)
-    (ROOT / "results").mkdir(exist_ok=True)
-    (ROOT / "results" / "benchmarks.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     (ROOT / "docs" / "benchmarks.md").write_text("\n".join(page) + "\n")
 
 
