@@ -1,5 +1,7 @@
 """The attack: what it counts, what it promises about its images, and what it does when the model fails."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -435,3 +437,14 @@ def test_a_contact_sheet_shows_the_range_and_leaves_the_backend(shape, bounds, t
     assert matplotlib.get_backend(auto_select=False) == before
     for gray in (0.2, 0.5, 0.8):  # dark, middle and light areas, not only ink
         assert (np.abs(shown - gray).max(axis=-1) < 0.15).mean() > 0.015
+
+
+def test_few_images_hold_the_rows_of_a_query_at_a_time():
+    model, x = Linear(), images(40, seed=3)
+    y = labels(model, x)
+    one = 2 * 500 * 36 * 8  # bytes of the points of a query
+    tracemalloc.start()
+    attack(model.scores, x, y, method=gs.GFM(0.01, 1e-6, 500), radius=0.01, max_queries=2_002, chunk=50)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * one

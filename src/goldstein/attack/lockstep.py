@@ -1,8 +1,9 @@
 """Many images side by side, the rows that they ask for merged into model batches of one size.
 
 Each image is a `Course`, a generator that yields rows and receives their margins, with a method's run inside and a
-random stream of its own. `merge` plays the courses: it fills batches with waiting rows, in the order in which they were
-asked, and lets further images in when rows run short. A course never learns what else was in its batches.
+random stream of its own. `merge` plays the courses: it fills batches with rows, asking one course after the other for
+them only when there is room, and lets further images in when rows run short. So few images hold the rows of a query at
+a time. A course never learns what else was in its batches.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class Course:
         Rows that the model was given for it.
     success, misclassified : bool
         What became of it.
-    waiting : Waiting
-        The rows that it waits for.
+    waiting : Waiting or None
+        The rows that it waits for; None while it has told what it knows and not asked yet.
     """
 
     def __init__(self, index: int, image: npt.NDArray[np.floating], label: int, target: int, terms: Terms) -> None:
@@ -89,11 +90,18 @@ class Course:
         self.success = self.misclassified = False
         self._tried: dict[int, int] = {}
         self._play = self._course()
-        self.waiting = next(self._play)
+        self.waiting: Waiting | None = next(self._play)
+
+    def asks(self) -> Waiting | None:
+        """Return the rows that it waits for, and make up its mind which; None when it has ended."""
+        if self.waiting is None:
+            self.waiting = next(self._play, None)
+        return self.waiting
 
     def answer(self, values: Array, classes: Labels, certain: Flags) -> bool:
         """Take what the next rows came to; return whether the image is still on its way."""
         waiting = self.waiting
+        assert waiting is not None
         start, stop = waiting.known, waiting.known + len(values)
         waiting.margins[start:stop], waiting.classes[start:stop] = values, classes
         waiting.sure[start:stop] = certain
@@ -102,12 +110,12 @@ class Course:
         if waiting.left:
             return True
         try:
-            self.waiting = self._play.send(None)
+            self.waiting = next(self._play)
         except StopIteration:
             return False
         return True
 
-    def _course(self) -> Generator[Waiting, None, None]:
+    def _course(self) -> Generator[Waiting | None, None, None]:
         """Check the original; then ask, tell and check each iterate, until success or the end of the budget."""
         method, region = self.terms.method, self.region
         original = Waiting(self.x[None], estimating=False)
@@ -121,6 +129,7 @@ class Course:
         run = Run(method, region.center, context)
         x, known = self.x, True
         while method.finished(run.state) is None:
+            yield None  # the next rows take memory: not before there is room for them
             left = self.terms.max_queries - self.spent - (1 if known else 2)  # for checks of this iterate and the next
             query = run.ask(left) if left > 0 else None
             rows = None if query is None else self._rows(query.points)
@@ -145,6 +154,7 @@ class Course:
                 known = self._known(x) or self._see(x, asked)  # the same image is never asked twice
                 if self.success:
                     return
+            del query, rows, asked
         if not known and self.spent < self.terms.max_queries:
             yield from self._check(x)
 
@@ -208,54 +218,58 @@ def merge(
 ) -> None:
     """Play all courses to their ends; `done` gets each that has ended, with a sentence if the model failed on it."""
     active: deque[Course] = deque()
-    outstanding = 0
     while True:
-        while outstanding < chunk and (at_once is None or len(active) < at_once):
-            course = next(courses, None)
-            if course is None:
-                break
-            active.append(course)
-            outstanding += course.waiting.left
-        if not active:
+        parts = _take(active, courses, chunk, at_once, done)
+        if not parts:
             return
-        parts = _take(active, chunk)
-        sizes = [count for _, count in parts]
-        rows = np.concatenate([c.waiting.rows[c.waiting.known : c.waiting.known + count] for c, count in parts])
-        owners = np.repeat([c.index for c, _ in parts], sizes)
-        estimating = np.repeat([c.waiting.estimating for c, _ in parts], sizes)
+        sizes = [count for _, _, count in parts]
+        rows = np.concatenate([asked.rows[asked.known : asked.known + count] for _, asked, count in parts])
+        owners = np.repeat([c.index for c, _, _ in parts], sizes)
+        estimating = np.repeat([asked.estimating for _, asked, _ in parts], sizes)
         scores = model(rows.reshape(-1, *shape), owners, estimating)
-        labels, classes = np.repeat([c.label for c, _ in parts], sizes), scores.argmax(axis=1)
+        labels, classes = np.repeat([c.label for c, _, _ in parts], sizes), scores.argmax(axis=1)
         labels = np.where(labels < 0, classes, labels)
-        targets = np.repeat([c.target for c, _ in parts], sizes) if terms.targeted else None
+        targets = np.repeat([c.target for c, _, _ in parts], sizes) if terms.targeted else None
         _check_classes(max(int(labels.max()), -1 if targets is None else int(targets.max())), scores.shape[1])
         log_z = log_scores(scores, terms.outputs)
         values = margins(log_z, labels, targets)
         certain = sure(values, log_z, labels, targets)
         start, fine = 0, bool(np.isfinite(values).all())
-        for course, count in parts:
-            outstanding -= course.waiting.left
-            active.popleft()
+        for course, asked, count in parts:
             stop = start + count
             if not (fine or np.isfinite(values[start:stop]).all()):
                 done(course, f"The model returned scores that are not finite, after {course.spent} queries.")
             elif course.answer(values[start:stop], classes[start:stop], certain[start:stop]):
                 # a query that is only partly answered goes on first
-                (active.appendleft if course.waiting.known else active.append)(course)
-                outstanding += course.waiting.left
+                (active.appendleft if asked.left else active.append)(course)
             else:
                 done(course, None)
             start = stop
 
 
-def _take(active: deque[Course], chunk: int) -> list[tuple[Course, int]]:
-    """Return from which courses, in order, the next batch takes how many rows."""
-    parts, room = [], chunk
-    for course in active:
-        count = min(room, course.waiting.left)
-        parts.append((course, count))
-        room -= count
-        if room == 0:
+def _take(
+    active: deque[Course],
+    courses: Iterator[Course],
+    chunk: int,
+    at_once: int | None,
+    done: Callable[[Course, str | None], None],
+) -> list[tuple[Course, Waiting, int]]:
+    """Return from which courses, in order, the next batch takes how many of which rows; they are no longer active."""
+    parts: list[tuple[Course, Waiting, int]] = []
+    room = chunk
+    while room:
+        course = active.popleft() if active else None
+        if course is None and (at_once is None or len(parts) < at_once):
+            course = next(courses, None)
+        if course is None:
             break
+        asked = course.asks()
+        if asked is None:
+            done(course, None)
+            continue
+        count = min(room, asked.left)
+        parts.append((course, asked, count))
+        room -= count
     return parts
 
 
