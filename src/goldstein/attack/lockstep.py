@@ -22,6 +22,7 @@ from goldstein.attack.region import Region, Rows
 from goldstein.methods.base import Context, Method, Run
 from goldstein.query import Array
 
+HELD = 8  # batches of rows that may wait in memory
 PROBE = 37  # of so many pixels one is compared first
 
 
@@ -74,8 +75,8 @@ class Course:
         The adversarial image, or the last one that was tried.
     predicted : int
         Its class as the model has it; −1 as long as that is not known.
-    spent : int
-        Rows that the model was given for it.
+    spent, held : int
+        Rows that the model was given for it; rows that it will ask for once a check is known.
     success, misclassified : bool
         What became of it.
     waiting : Waiting or None
@@ -86,7 +87,7 @@ class Course:
         self.index, self.label, self.target, self.terms = index, label, target, terms
         self.region = Region(image.ravel(), terms.norm, terms.radius, terms.bounds)
         self.x: Rows = self.region.start
-        self.predicted, self.spent = -1, 0
+        self.predicted, self.spent, self.held = -1, 0, 0
         self.success = self.misclassified = False
         self._tried: dict[int, int] = {}
         self._play = self._course()
@@ -134,9 +135,10 @@ class Course:
             query = run.ask(left) if left > 0 else None
             rows = None if query is None else self._rows(query.points)
             if not known and (rows is None or _place(x, rows) is None):
+                self.held = 0 if rows is None else len(rows)
                 if (yield from self._check(x)):
                     return
-                known = True
+                self.held, known = 0, True
             if query is None or rows is None:
                 return
             asked = Waiting(rows, estimating=True)
@@ -235,13 +237,13 @@ def merge(
         values = margins(log_z, labels, targets)
         certain = sure(values, log_z, labels, targets)
         start, fine = 0, bool(np.isfinite(values).all())
-        for course, asked, count in parts:
+        for course, _, count in parts:
             stop = start + count
             if not (fine or np.isfinite(values[start:stop]).all()):
                 done(course, f"The model returned scores that are not finite, after {course.spent} queries.")
             elif course.answer(values[start:stop], classes[start:stop], certain[start:stop]):
-                # a query that is only partly answered goes on first
-                (active.appendleft if asked.left else active.append)(course)
+                # one that has rows in memory goes on first
+                (active.append if course.waiting is None else active.appendleft)(course)
             else:
                 done(course, None)
             start = stop
@@ -256,7 +258,7 @@ def _take(
 ) -> list[tuple[Course, Waiting, int]]:
     """Return from which courses, in order, the next batch takes how many of which rows; they are no longer active."""
     parts: list[tuple[Course, Waiting, int]] = []
-    room = chunk
+    room, held = chunk, 0
     while room:
         course = active.popleft() if active else None
         if course is None and (at_once is None or len(parts) < at_once):
@@ -270,6 +272,9 @@ def _take(
         count = min(room, asked.left)
         parts.append((course, asked, count))
         room -= count
+        held += course.held
+        if held > HELD * chunk:  # rather a batch that is not full
+            break
     return parts
 
 
