@@ -11,11 +11,11 @@ from goldstein.attack import SignAveraging, attack, torch_model
 
 ROWS = 256
 CASES = {  # method, images, queries for each
-    "default, 100 queries an image": (SignAveraging(), 150, 100),
-    "default, 1,000 queries an image": (SignAveraging(), 15, 1_000),
-    "sign averaging alone": (SignAveraging(search=None), 40, 400),
-    "GFM, b' = 500": (gs.GFM(0.0031, 0.05, 500), 8, 2_003),
-    "GFM+, m = 10, b = 50": (gs.GFMPlus(0.0031, 0.05, 10, 50), 8, 2_012),
+    "default, 100 queries an image": (SignAveraging(), 200, 100),
+    "default, 300 queries an image": (SignAveraging(), 100, 300),
+    "sign averaging alone": (SignAveraging(search=None), 60, 200),
+    "GFM, b' = 500": (gs.GFM(0.0031, 0.05, 500), 5, 2_003),
+    "GFM+, m = 10, b = 50": (gs.GFMPlus(0.0031, 0.05, 10, 50), 5, 2_012),
 }
 
 
@@ -72,7 +72,7 @@ def attack_rows():
     return table
 
 
-def speeds(net, model, method, images: int, queries: int, turns: int = 7):
+def speeds(net, model, method, images: int, queries: int, turns: int = 3):
     """Return rows a second of the module, the bare model and the attack, a row for each turn."""
     import torch
 
