@@ -20,7 +20,16 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
 import goldstein as gs
-from goldstein.studies import attack, attack_curves, attack_methods, attack_references, attack_report, lenet
+from goldstein.studies import (
+    attack,
+    attack_curves,
+    attack_methods,
+    attack_problems,
+    attack_references,
+    attack_report,
+    lenet,
+    record,
+)
 from goldstein.studies.attack_methods import PublicOrdering
 from test_lenet import bars
 
@@ -192,7 +201,7 @@ def test_images_that_tune_and_images_that_are_reported_are_of_different_files(do
 
 def test_more_images_are_the_same_ones_and_others():
     values = np.arange(100)
-    few, many = (attack.shuffled(values, values, n)[0] for n in (10, 60))
+    few, many = (attack_problems.shuffled(values, values, n)[0] for n in (10, 60))
     assert (many[:10] == few).all()
     assert len(set(many)) == 60
 
@@ -423,8 +432,27 @@ def test_one_method_run_again_changes_no_other(done, tmp_path):
         assert part["methods"].pop("GFM, wide grid")["mean"] == -1.0
         before["methods"].pop("GFM, wide grid")
         assert part == before
-    with pytest.raises(ValueError, match="no 'defaults'"):
-        run(tmp_path, jobs=1, only=["defaults"])
+    again["datasets"]["mnist"]["network"]["sha256"] = "0" * 64
+    (tmp_path / "results.json").write_text(json.dumps(again))
+    with small_grids(), pytest.raises(record.Refusal, match="another network for mnist"):
+        attack.run(tmp_path, scale=TINY, problems=problems, only=["default"], jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"only": ["defaults"]}, "no 'defaults'"),
+        ({"only": ["default"], "out": "empty"}, "no results"),
+        ({"only": ["default"], "images": 7}, "images is 6, here 7"),
+        ({"docs": "page.md"}, "must hold the markers"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_run(done, tmp_path, keys, sentence):
+    (tmp_path / "page.md").write_text("no markers")
+    keys = {**keys, **({"docs": tmp_path / "page.md"} if "docs" in keys else {})}
+    out = tmp_path / keys.pop("out") if "out" in keys else done[1]
+    with pytest.raises(record.Refusal, match=sentence):
+        attack.run(out, scale=TINY, problems=lambda: pytest.fail("networks were trained"), **keys)
 
 
 def test_the_progress_bar_ends_full(tmp_path, done):
@@ -487,12 +515,12 @@ def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
     assert (out / "figure.png").stat().st_size > 10_000
     page = tmp_path / "page.md"
     page.write_text(f"Before.\n\n{attack_report.BEGIN}\nold | \\1\n{attack_report.END}\n\nAfter.\n")
-    attack_report.fill(page, text)
-    attack_report.fill(page, text)
+    record.fill(page, attack_report.BEGIN, attack_report.END, text)
+    record.fill(page, attack_report.BEGIN, attack_report.END, text)
     assert page.read_text() == f"Before.\n\n{attack_report.BEGIN}\n\n{text}\n{attack_report.END}\n\nAfter.\n"
     page.write_text("no markers")
     with pytest.raises(ValueError, match="must hold the markers"):
-        attack_report.fill(page, text)
+        record.fill(page, attack_report.BEGIN, attack_report.END, text)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import goldstein as gs
 from goldstein import datasets
 from goldstein.problems import capped_l1_svm
 from goldstein.smoothing import ball
-from goldstein.studies import public_convention, svm, svm_measure, svm_report
+from goldstein.studies import public_convention, record, svm, svm_measure, svm_report
 from goldstein.studies.cells import Cells
 from goldstein.studies.public_convention import PublicGFMPlus
 
@@ -310,8 +310,29 @@ def test_one_method_run_again_changes_no_other(done, tmp_path):
             assert {key: after[key] for key in after if key != "methods"} == {
                 key: before[key] for key in before if key != "methods"
             }
-    with pytest.raises(ValueError, match="no method 'autos'"):
-        svm.run(tmp_path, scale=TINY, problems=problems, other_problems=others, jobs=1, only=["autos"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"only": ["autos"]}, "no 'autos'"),
+        ({"only": ["auto"], "out": "empty"}, "no results"),
+        ({"only": ["auto"], "scale": svm.QUICK}, "share_of_budget is 0.5, here 0.1"),
+        ({"docs": "page.md"}, "must hold the markers"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_run(done, tmp_path, keys, sentence):
+    (tmp_path / "page.md").write_text("no markers")
+    keys = {"scale": TINY, **keys, **({"docs": tmp_path / "page.md"} if "docs" in keys else {})}
+    out = tmp_path / keys.pop("out") if "out" in keys else done[1]
+    with pytest.raises(record.Refusal, match=sentence):
+        svm.run(out, problems=lambda: pytest.fail("data were loaded"), **keys)
+
+
+def test_the_numbers_in_the_documentation_are_those_of_the_results():
+    root = Path(__file__).parent.parent
+    results = json.loads((root / "results" / "svm" / "results.json").read_text())
+    assert svm_report.block(results) in (root / "docs" / "reproduction.md").read_text()
 
 
 def test_cells_are_kept_whole_and_found_by_all_they_depend_on(tmp_path):
@@ -352,12 +373,12 @@ def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
     assert (out / "figure.png").stat().st_size > 10_000
     page = tmp_path / "page.md"
     page.write_text(f"Before.\n\n{svm_report.BEGIN}\nold | \\1\n{svm_report.END}\n\nAfter.\n")
-    svm_report.fill(page, text)
-    svm_report.fill(page, text)
+    record.fill(page, svm_report.BEGIN, svm_report.END, text)
+    record.fill(page, svm_report.BEGIN, svm_report.END, text)
     assert page.read_text() == f"Before.\n\n{svm_report.BEGIN}\n\n{text}\n{svm_report.END}\n\nAfter.\n"
     page.write_text("no markers")
     with pytest.raises(ValueError, match="must hold the markers"):
-        svm_report.fill(page, text)
+        record.fill(page, svm_report.BEGIN, svm_report.END, text)
 
 
 @pytest.mark.parametrize(

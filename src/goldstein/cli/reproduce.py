@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from goldstein import datasets
+from goldstein.studies.record import Refusal
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 
@@ -128,7 +129,7 @@ def _study(out: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What is done is in {out}; the same command goes on from there.", err=True)
         raise typer.Exit(130) from None
-    except (OSError, datasets.ChecksumError) as error:
+    except (OSError, datasets.ChecksumError, Refusal) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 
@@ -145,11 +146,6 @@ def scaling(
     """Theorem and measurement side by side: planned runs, and exponents in ε, δ and d; goes on where it was stopped."""
     from goldstein.studies import scaling
 
-    try:
+    out = out or Path("out/scaling-quick" if quick else "results/scaling")
+    with _study(out):
         scaling.run(out, quick=quick, docs=docs, workers=workers)
-    except KeyboardInterrupt:
-        typer.echo("Stopped. The same command goes on from there.", err=True)
-        raise typer.Exit(130) from None
-    except ValueError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +80,7 @@ def kernel(method: Method, oracle: Oracle) -> _Kernel | _WarmStartKernel | _Prob
     return KERNELS[type(method)](method, oracle)
 
 
-class _Kernel:
+class _Kernel(ABC):
     """Base: how many iterations fit, the steps they take, and the bookkeeping around the machine code."""
 
     def __init__(self, method: Any, oracle: Oracle) -> None:
@@ -118,11 +119,13 @@ class _Kernel:
             self.pace = (time.perf_counter() - started) / tally.asked
         return tally
 
+    @abstractmethod
     def _costs(self, state: Any, k: int) -> Array:
-        raise NotImplementedError
+        """Return the evaluations of each of the next k iterations."""
 
+    @abstractmethod
     def _call(self, state: Any, context: Context, mean: Array, count: int, etas: Array, tally: Array) -> None:
-        raise NotImplementedError
+        """Run the machine code for as many iterations as there are steps."""
 
     def _plan(self, state: Any, limit: int | None, until: float, most: int | None) -> Array:
         """Return the evaluations used after each of the iterations of the chunk."""
@@ -160,7 +163,7 @@ class _Kernel:
             state.value, state.gradient_norm = float(tally[k.VALUE]), float(tally[k.NORM])
         return tally
 
-    def _remember(self, state: Any, etas: Array, tally: Array) -> None:
+    def _remember(self, state: Any, etas: Array, tally: Array) -> None:  # noqa: B027 - most rules measure nothing
         """Keep what the step rule has measured."""
 
     def _compiled(self, loop: Any, *inputs: Any) -> Any:

@@ -13,7 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -22,19 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from goldstein.attack import attack
-from goldstein.studies import attack_references, lenet
+from goldstein.studies import attack_references
 from goldstein.studies.attack_curves import compare, summary
 from goldstein.studies.attack_methods import GRIDS, Entry, Setting, entries, plus, settings
+from goldstein.studies.attack_problems import FULL, QUICK, SEED, Problem, Scale, load
 from goldstein.studies.attack_references import SHORT, SHORT_QUERIES, SQUARE
 from goldstein.studies.cells import Cells
-from goldstein.studies.lenet import Floats, LeNet
-from goldstein.studies.record import code, provenance
+from goldstein.studies.record import Refusal, check_markers, code, earlier, provenance, write_whole
 
 RADIUS, MARGIN = 0.2, 4.0  # κ in pixels, and θ
-SEED = 0
 BLOCK = 250  # images in a piece of the study
 PGD = "PGD, with gradients"
 COMPARED = (  # which differences are worked out, image by image
@@ -48,67 +46,7 @@ COMPARED = (  # which differences are worked out, image by image
     ("default", SHORT),
 )
 
-Images = tuple[Floats, npt.NDArray[np.int64]]
 Counts = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How much of the study is run.
-
-    `rounds` are the numbers of training images after which the better third of the settings goes on.
-    """
-
-    images: int = 1000
-    max_queries: int = 10_000
-    rounds: tuple[int, ...] = (24, 48, 100)
-    tuning_queries: int = 5_000
-    schedule: str = "short"
-
-
-FULL = Scale()
-QUICK = Scale(images=30, max_queries=1_000, rounds=(4, 8), tuning_queries=500, schedule="quick")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A data set with its network; images are in the order in which the study takes them."""
-
-    name: str
-    model: LeNet
-    tuning: Images
-    report: Images
-    network: Mapping[str, Any]
-
-    @property
-    def weights(self) -> str:
-        """What tells the network from others."""
-        return lenet.digest(self.model.weights)
-
-
-def shuffled(images: Floats, labels: npt.NDArray[np.int64], most: int) -> Images:
-    """Return the first of the images in a random order that is always the same."""
-    order = np.random.default_rng(SEED).permutation(len(images))[:most]
-    return images[order], labels[order]
-
-
-def load(
-    scale: Scale, weights: Path, data: Path | None = None, told: Callable[[str], Any] | None = None
-) -> list[Problem]:
-    """Return the two problems; a network that has no file in `weights` yet is trained first."""
-    problems = []
-    for name in lenet.DATA:
-
-        def say(epoch: int, loss: float, name: str = name) -> None:
-            if told is not None:
-                told(f"training {name}, epoch {epoch}")
-
-        model = lenet.trained(name, weights, schedule=scale.schedule, data=data, told=say)
-        network = lenet.summary(name, model, scale.schedule, data)
-        tuning = shuffled(*lenet.pixels(name, "train", data), scale.rounds[-1])
-        report = shuffled(*lenet.pixels(name, "test", data), scale.images)
-        problems.append(Problem(name, model, tuning, report, network))
-    return problems
 
 
 class Study:
@@ -119,10 +57,8 @@ class Study:
     ) -> None:
         self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
         self.jobs, self.entries, self.stopped = jobs or os.cpu_count() or 1, entries(), False
+        self.squares = squares(scale.max_queries)
         self.only = tuple(only) or (*self.entries, *self.squares)
-        unknown = next((key for key in self.only if key not in (*self.entries, *self.squares)), None)
-        if unknown is not None:
-            raise ValueError(f"The study has no {unknown!r}; it has {', '.join((*self.entries, *self.squares))}.")
 
     def cost(self) -> float:
         """Return the rows that a data set takes at most."""
@@ -135,11 +71,11 @@ class Study:
         report = sum(self.squares.get(key, self.scale.max_queries) for key in self.only)
         return float(tuning * self.scale.tuning_queries + report * self.scale.images)
 
-    def dataset(self, problem: Problem, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Tune and run on one data set; return its part of the results. What is not run comes from `earlier` ones."""
+    def dataset(self, problem: Problem, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Tune and run on one data set; return its part of the results. What is not run comes from `kept` ones."""
         most = self.scale.max_queries
-        runs = {} if earlier is None else self._saved(problem, earlier)
-        methods: dict[str, Any] = {} if earlier is None else dict(earlier["methods"])
+        runs = {} if kept is None else self._saved(problem, kept)
+        methods: dict[str, Any] = {} if kept is None else dict(kept["methods"])
         for key, entry in self.entries.items():
             if key not in self.only:
                 continue
@@ -168,8 +104,11 @@ class Study:
             "won_at": {key: won_at(counts) for key, counts in runs.items()},
         }
 
-    def _saved(self, problem: Problem, earlier: Mapping[str, Any]) -> dict[str, Counts]:
-        """Return the counts of earlier runs."""
+    def _saved(self, problem: Problem, kept: Mapping[str, Any]) -> dict[str, Counts]:
+        """Return the counts of earlier runs; they must be of the same network."""
+        then = kept["network"]["sha256"]
+        if then != problem.weights:
+            raise Refusal(f"The results to keep are of another network for {problem.name}, with weights {then[:12]}.")
         wrong = (problem.model(problem.report[0]).argmax(axis=1) != problem.report[1]).astype(int)
         return {
             key: {
@@ -177,7 +116,7 @@ class Study:
                 "success": [int(at is not None) for at in won],
                 "misclassified": wrong.tolist(),
             }
-            for key, won in earlier["won_at"].items()
+            for key, won in kept["won_at"].items()
         }
 
     def _tune(self, problem: Problem, key: str) -> tuple[Setting, list[Any]]:
@@ -259,14 +198,6 @@ class Study:
             "misclassified": result.misclassified.astype(int),
         }
 
-    @property
-    def squares(self) -> dict[str, int]:
-        """The runs of Square Attack and the budgets they are for: none when it is not installed."""
-        if not attack_references.has_art():
-            return {}
-        most = self.scale.max_queries
-        return {SQUARE: most} | ({SHORT: SHORT_QUERIES} if most > SHORT_QUERIES else {})
-
     def _square(self, problem: Problem, max_queries: int) -> Counts:
         """Run Square Attack, in blocks that are saved."""
         parts = []
@@ -301,6 +232,13 @@ class Study:
     ) -> dict[str, Any]:
         where = {"data": problem.name, "weights": problem.weights, "split": split, "images": [start, stop]}
         return {"what": family, "setting": setting, **where, "queries": budget, "seed": SEED, "code": code()}
+
+
+def squares(max_queries: int) -> dict[str, int]:
+    """Return the runs of Square Attack and the budgets they are for: none when it is not installed."""
+    if not attack_references.has_art():
+        return {}
+    return {SQUARE: max_queries} | ({SHORT: SHORT_QUERIES} if max_queries > SHORT_QUERIES else {})
 
 
 def capped(counts: Counts, budget: int) -> list[int]:
@@ -371,49 +309,40 @@ def run(
     scale, problems : optional
         Another scale, and other problems than the two.
     """
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     from goldstein.studies import attack_report
+    from goldstein.studies.bar import study_bar
 
     chosen = scale or (QUICK if quick else FULL)
     chosen = replace(chosen, images=images or chosen.images, max_queries=max_queries or chosen.max_queries)
-    columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    about = {
+        "radius": RADIUS,
+        "margin": MARGIN,
+        "images": chosen.images,
+        "max_queries": chosen.max_queries,
+        "tuning": {"images": list(chosen.rounds), "max_queries": chosen.tuning_queries},
+    }
+    check_markers(docs, attack_report.BEGIN, attack_report.END)
+    results = earlier(out, only, (*entries(), *squares(chosen.max_queries)), about)
     sets: dict[str, Any] = {}
-    with Progress(*columns, TimeRemainingColumn()) as progress, warnings.catch_warnings():
+    with study_bar() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # settings of the grid that are too wild; their rates say it
         task = progress.add_task("loading", total=None)
         told = partial(progress.update, task)
         make = problems or partial(load, chosen, weights or out / "weights", data, lambda said: told(description=said))
         todo = make()
         study = Study(out, chosen, jobs, partial(progress.advance, task), only)
-        earlier = json.loads((out / "results.json").read_text()) if only else None
         told(total=study.cost() * len(todo))
         if not attack_references.has_art():
             progress.console.print(f"{SQUARE} is left out: pip install adversarial-robustness-toolbox adds it.")
         for problem in todo:
             told(description=problem.name)
-            sets[problem.name] = study.dataset(problem, earlier and earlier["datasets"][problem.name])
-    given = {"images": images, "max-queries": max_queries}
-    options = " --quick" * quick + "".join(f" --{key} {value}" for key, value in given.items() if value)
-    results = {
-        **provenance("goldstein reproduce attack" + options),
-        "radius": RADIUS,
-        "margin": MARGIN,
-        "images": chosen.images,
-        "max_queries": chosen.max_queries,
-        "tuning": {"images": list(chosen.rounds), "max_queries": chosen.tuning_queries},
-        "datasets": sets,
-    }
-    if earlier is not None:
-        again = earlier.get("again", {}) | dict.fromkeys(only, code())
-        results = earlier | {"datasets": sets, "again": again}
-    (out / "results.json").write_text(json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
+            sets[problem.name] = study.dataset(problem, results and results["datasets"][problem.name])
+    if results is None:
+        given = {"images": images, "max-queries": max_queries}
+        options = " --quick" * quick + "".join(f" --{key} {value}" for key, value in given.items() if value)
+        results = {**provenance("goldstein reproduce attack" + options), **about, "datasets": sets}
+    else:
+        results |= {"datasets": sets, "again": results.get("again", {}) | dict.fromkeys(only, code())}
+    write_whole(out / "results.json", json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
     attack_report.write(results, out, docs)
     return results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from goldstein.studies.attack_methods import delta_in_pixels, step_in_pixels
 from goldstein.studies.attack_references import SHORT, SQUARE
+from goldstein.studies.record import fill, write_whole
 
 BEGIN, END = "<!-- attack: begin -->", "<!-- attack: end -->"
 SIGNS = {"eta": "η"}
@@ -37,10 +37,10 @@ def write(results: Results, out: Path, docs: Path | None = None) -> None:
     from rich.table import Table
 
     text = block(results)
-    (out / "table.md").write_text(text)
+    write_whole(out / "table.md", text)
     figure(results, out / "figure.png")
     if docs is not None:
-        fill(docs, text)
+        fill(docs, BEGIN, END, text)
     console = Console()
     for name, part in results["datasets"].items():
         head, rows = _rates(part)
@@ -51,14 +51,6 @@ def write(results: Results, out: Path, docs: Path | None = None) -> None:
             table.add_row(*row)
         console.print(table)
     console.print(f"Figure, all tables and numbers: {out}", highlight=False)
-
-
-def fill(docs: Path, text: str) -> None:
-    """Put the text between the markers of a Markdown file."""
-    page = docs.read_text()
-    if page.count(BEGIN) != 1 or page.count(END) != 1:
-        raise ValueError(f"{docs} must hold the markers {BEGIN} and {END} once each.")
-    docs.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n\n{text}\n{END}", page, flags=re.DOTALL))
 
 
 def block(results: Results) -> str:

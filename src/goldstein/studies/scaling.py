@@ -1,13 +1,12 @@
 """Scaling: do plans reach their targets, and how do evaluations grow with ε, d and δ when steps are tuned?
 
-`python -m goldstein.studies.scaling` runs both parts, writes what it has after each unit of work, and goes on where it
+`goldstein reproduce scaling` runs both parts, writes what it has after each unit of work, and goes on where it
 was stopped. Planned runs say nothing about exponents, since their lengths are set by formula; those come from the tuned
 part, hold for its two problems, and stand beside the worst case of the theorems.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -19,22 +18,17 @@ from typing import Any
 
 from goldstein.studies import scaling_planned as planned
 from goldstein.studies import scaling_tuned as tuned
-from goldstein.studies.record import provenance
+from goldstein.studies.record import Refusal, check_markers, provenance
 from goldstein.studies.scaling_problems import TERRAINS
 
 FILE = "scaling.json"
 
 
-def run(
-    out: Path | None = None, *, quick: bool = False, docs: Path | None = None, workers: int | None = None
-) -> dict[str, Any]:
-    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`.
-
-    `out` is results/scaling when not given, for the quick form out/scaling-quick.
-    """
+def run(out: Path, *, quick: bool = False, docs: Path | None = None, workers: int | None = None) -> dict[str, Any]:
+    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`."""
     from goldstein.studies import scaling_report as report
 
-    out = out or Path("out/scaling-quick" if quick else "results/scaling")
+    check_markers(docs, report.BEGIN, report.END)
     seeds, tuning = (planned.QUICK, tuned.QUICK) if quick else (planned.FULL, tuned.FULL)
     command = "goldstein reproduce scaling" + (" --quick" if quick else "")
     record = work(out, seeds, tuning, command, workers=workers or os.cpu_count() or 1, say=partial(print, flush=True))
@@ -103,20 +97,5 @@ def _begun(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
         return None
     record: dict[str, Any] = json.loads(path.read_text())
     if record.get("settings") != settings:
-        raise ValueError(f"{path} holds results with other settings: move it away, or choose another folder.")
+        raise Refusal(f"{path} holds results with other settings: move it away, or choose another folder.")
     return record
-
-
-def main() -> None:
-    """Run the study from the command line, where `goldstein reproduce scaling` is not there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="folder; results/scaling, or out/scaling-quick with --quick")
-    parser.add_argument("--docs", type=Path, help="Markdown file whose marked block is rewritten")
-    parser.add_argument("--quick", action="store_true", help="tiny grids, a minute")
-    parser.add_argument("--workers", type=int, help="threads; as many as there are cores")
-    given = parser.parse_args()
-    run(given.out, quick=given.quick, docs=given.docs, workers=given.workers)
-
-
-if __name__ == "__main__":
-    main()

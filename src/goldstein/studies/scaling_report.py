@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from goldstein.studies.record import fill
 from goldstein.studies.scaling_fit import exponent, ratio
 from goldstein.theory.plans import written
 
@@ -48,16 +49,7 @@ def write(record: Record, out: Path, docs: Path | None = None) -> None:
     if record["tuned"]:
         draw(record, out / "scaling.png")
     if docs is not None:
-        rewrite(docs, text)
-
-
-def rewrite(path: Path, text: str) -> None:
-    """Put `text` between the two marks of a page."""
-    page = path.read_text()
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise ValueError(f"{path} needs one line {BEGIN!r} and after it one line {END!r}.")
-    before, after = page[: page.index(BEGIN)], page[page.index(END) :]
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n{after}")
+        fill(docs, BEGIN, END, text)
 
 
 def tables(record: Record) -> str:

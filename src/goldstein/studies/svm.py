@@ -30,7 +30,7 @@ from goldstein.steps import LinearDecay
 from goldstein.studies import public_convention, svm_measure
 from goldstein.studies.cells import Cells
 from goldstein.studies.public_convention import PublicGFMPlus, PublicRun
-from goldstein.studies.record import code, provenance, write_whole
+from goldstein.studies.record import check_markers, code, earlier, provenance, write_whole
 
 DELTA = 0.001
 PASSES = {"a9a": 10, "w8a": 10, "covtype": 10, "ijcnn1": 10, "mushrooms": 50, "phishing": 200}
@@ -178,11 +178,8 @@ class Study:
         self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any], only: Sequence[str] = ()
     ) -> None:
         self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
-        self.jobs, known = jobs or os.cpu_count() or 1, entries()
-        unknown = next((key for key in only if key not in known), None)
-        if unknown is not None:
-            raise ValueError(f"The study has no method {unknown!r}; it has {', '.join(known)}.")
-        self.entries = {key: known[key] for key in only or known}
+        known = entries()
+        self.jobs, self.entries = jobs or os.cpu_count() or 1, {key: known[key] for key in only or known}
 
     def cost(self, svm: SVM, pairs: int) -> float:
         """Return about how long a data set takes, in units of which a pair of values takes d + 100."""
@@ -333,26 +330,24 @@ def run(
     scale, problems, other_problems : optional
         Another scale, and other problems than the six and the two unseen ones: name, problem, budget in pairs.
     """
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     from goldstein.studies import svm_report
+    from goldstein.studies.bar import study_bar
 
     chosen = scale or (QUICK if quick else FULL)
-    columns = (TextColumn("{task.description:10}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    about = {
+        "delta": DELTA,
+        "share_of_budget": chosen.share,
+        "tuning_seeds": list(chosen.tuning),
+        "seeds": list(chosen.seeds),
+    }
+    check_markers(docs, svm_report.BEGIN, svm_report.END)
+    results = earlier(out, only, entries(), about)
     sets: dict[str, Any] = {}
     others: dict[str, Any] = {}
-    with Progress(*columns, TimeRemainingColumn()) as progress, warnings.catch_warnings():
+    with study_bar() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # settings of the grid that are too wild; their loss says it
         task = progress.add_task("loading", total=None)
         study = Study(out, chosen, jobs, partial(progress.advance, task), only)
-        earlier = json.loads((out / "results.json").read_text()) if only else None
         todo = [
             (part, name, svm, int(pairs * chosen.share))
             for part, source in ((sets, problems or partial(load, data)), (others, other_problems or unseen))
@@ -362,34 +357,16 @@ def run(
         for part, name, svm, pairs in todo:
             progress.update(task, description=name)
             part[name] = study.methods(name, svm, pairs) if only else study.dataset(name, svm, pairs)
-    if earlier is not None:
-        return _renewed(earlier, sets | others, out, docs)
-    results = {
-        **provenance("goldstein reproduce svm" + (" --quick" if quick else "")),
-        "delta": DELTA,
-        "share_of_budget": chosen.share,
-        "tuning_seeds": list(chosen.tuning),
-        "seeds": list(chosen.seeds),
-        "datasets": sets,
-        "unseen": others,
-    }
+    if results is None:
+        made = provenance("goldstein reproduce svm" + (" --quick" if quick else ""))
+        results = {**made, **about, "datasets": sets, "unseen": others}
+    else:
+        for name, part in (results["datasets"] | results["unseen"]).items():
+            part["methods"] |= (sets | others)[name]
+        results["again"] = results.get("again", {}) | dict.fromkeys(only, code())
     write_whole(out / "results.json", json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
     svm_report.write(results, out, docs)
     return results
-
-
-def _renewed(earlier: dict[str, Any], found: Mapping[str, Any], out: Path, docs: Path | None) -> dict[str, Any]:
-    """Put what some methods came to into earlier results."""
-    from goldstein.studies import svm_report
-
-    for part in (earlier["datasets"], earlier["unseen"]):
-        for name in part:
-            part[name]["methods"] |= found[name]
-    keys = next(iter(found.values()))
-    earlier["again"] = earlier.get("again", {}) | dict.fromkeys(keys, code())
-    write_whole(out / "results.json", json.dumps(earlier, ensure_ascii=False, separators=(",", ":")) + "\n")
-    svm_report.write(earlier, out, docs)
-    return earlier
 
 
 def _compact(table: Sequence[Mapping[str, Any]]) -> list[list[Any]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from goldstein.studies.record import write_whole
+from goldstein.studies.record import fill, write_whole
 from goldstein.studies.svm import CHARGED, EVALUATED
 
 BEGIN, END = "<!-- svm: begin -->", "<!-- svm: end -->"
@@ -38,7 +37,7 @@ def write(results: Results, out: Path, docs: Path | None = None) -> None:
     write_whole(out / "table.md", text)
     figure(results, out / "figure.png")
     if docs is not None:
-        fill(docs, text)
+        fill(docs, BEGIN, END, text)
     head, rows = _losses(results)
     table = Table(title="Full loss at the end of the budget, mean ± standard deviation over seeds")
     for name in head:
@@ -48,14 +47,6 @@ def write(results: Results, out: Path, docs: Path | None = None) -> None:
     console = Console()
     console.print(table)
     console.print(f"Figure, all tables and numbers: {out}", highlight=False)
-
-
-def fill(docs: Path, text: str) -> None:
-    """Put the text between the markers of a Markdown file."""
-    page = docs.read_text()
-    if page.count(BEGIN) != 1 or page.count(END) != 1:
-        raise ValueError(f"{docs} must hold the markers {BEGIN} and {END} once each.")
-    write_whole(docs, re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n\n{text}\n{END}", page, flags=re.DOTALL))
 
 
 def block(results: Results) -> str:
