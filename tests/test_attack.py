@@ -407,6 +407,22 @@ def test_a_warm_start_may_contain_the_default_method(first):
     assert (np.abs(res.x - SOME) <= 0.1).all()
 
 
+def test_as_a_second_phase_the_default_method_goes_to_corners_of_the_ball_around_the_original():
+    model, shape = Linear(), (6, 6)
+    seen = []
+
+    def watched(x):
+        seen.append(x.copy())
+        return model(x)
+
+    x = images(1)
+    second = SignAveraging(search=None, delta=1e-7)
+    method = gs.WarmStart(gs.GFM(0.01, 1e-3, 5), second, iterations=2)
+    attack(watched, x, labels(model, x), method=method, radius=0.01, max_queries=200, bounds=(-9.0, 9.0))
+    last = np.concatenate(seen)[-1].reshape(shape)
+    np.testing.assert_allclose(np.abs(last - x[0]), 0.01, atol=1e-5)
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_images_that_are_not_attacked_are_within_bounds_too(norm):
     x = np.full((4, 6, 6), 0.1)  # the nearest float32 number lies above

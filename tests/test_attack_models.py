@@ -95,24 +95,34 @@ def test_sklearn_with_two_classes():
         sklearn_model(object())
 
 
-def test_an_onnx_session_is_asked_by_name():
-    inner = Linear()
+@pytest.mark.parametrize("batch", ["n", 64])
+def test_an_attack_through_onnx_runtime(batch):
+    onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    make, kind, rng = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
+    weights = {"kernel": (8, 1, 3, 3), "last": (512, 4)}
+    tensors = [onnx.numpy_helper.from_array(rng.normal(size=s).astype(np.float32), k) for k, s in weights.items()]
+    nodes = [
+        make.make_node("Conv", ["pixels", "kernel"], ["mapped"], pads=[1, 1, 1, 1]),
+        make.make_node("Relu", ["mapped"], ["kept"]),
+        make.make_node("Flatten", ["kept"], ["features"]),
+        make.make_node("MatMul", ["features", "last"], ["scores"]),
+    ]
+    ends = [make.make_tensor_value_info(k, kind, [batch, w]) for k, w in (("features", 512), ("scores", 4))]
+    graph = make.make_graph(nodes, "g", [make.make_tensor_value_info("pixels", kind, [batch, 1, 8, 8])], ends, tensors)
+    made = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
+    session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
 
-    class Session:
-        def get_inputs(self):
-            return [SimpleNamespace(name="pixels")]
-
-        def get_outputs(self):
-            return [SimpleNamespace(name="scores"), SimpleNamespace(name="features")]
-
-        def run(self, names, feed):
-            assert names == ["scores"]
-            assert feed["pixels"].dtype == np.float32
-            return [inner(feed["pixels"])]
-
-    x = images(10)
-    res = attack(onnx_model(Session()), x, labels(inner, x), radius=0.1)
-    assert res.success.any()
+    assert onnx_model(session)(X).shape == (40, 512)
+    with pytest.raises(ValueError, match="no output 'labels'; it has features, scores"):
+        onnx_model(session, scores="labels")
+    model = onnx_model(session, scores="scores")
+    y = model(X).argmax(axis=1)
+    one, two = (attack(model, X, y, radius=0.02, max_queries=200, chunk=chunk) for chunk in (256, 30))
+    assert 0 < one.success.sum() < 40
+    np.testing.assert_array_equal(one.x, two.x)
+    full = np.concatenate([one.x, X[:24]])
+    said = session.run(["scores"], {"pixels": full})[0][:40].argmax(axis=1)
+    np.testing.assert_array_equal(said != y, one.success)
 
 
 def test_what_is_not_a_model_is_refused():

@@ -162,8 +162,8 @@ def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
     return FixedRows(scores, rows, "logits" if by_decision else "probabilities")
 
 
-def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits") -> FixedRows:
-    """Return an ONNX Runtime session as a model: its first input takes the images, its first output is the scores.
+def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits", scores: str | None = None) -> FixedRows:
+    """Return an ONNX Runtime session as a model; its first input takes the images.
 
     Parameters
     ----------
@@ -173,13 +173,18 @@ def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits") -> Fi
         Images in a call; a graph with a fixed batch size needs that one.
     outputs : {"logits", "probabilities"}, optional
         What the scores are.
+    scores : str, optional
+        Which of the session's outputs they are; None: the first. Classifiers of scikit-learn have their labels there.
 
     Returns
     -------
     FixedRows
     """
-    images, scores = session.get_inputs()[0].name, session.get_outputs()[0].name
-    return FixedRows(lambda batch: session.run([scores], {images: batch})[0], rows, outputs)
+    images, known = session.get_inputs()[0].name, [output.name for output in session.get_outputs()]
+    if scores is not None and scores not in known:
+        raise ValueError(f"The session has no output {scores!r}; it has {', '.join(known)}.")
+    names = [scores or known[0]]
+    return FixedRows(lambda batch: session.run(names, {images: batch})[0], rows, outputs)
 
 
 def _last(classifier: Any) -> Any:

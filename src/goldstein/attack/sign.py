@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from goldstein.attack.region import Region
 from goldstein.attack.tiles import CoarseToFine, tiles
 from goldstein.methods.base import Context
 from goldstein.methods.zeroth_order import Batch, Draw, SmoothedState, ZerothOrder
@@ -154,7 +155,9 @@ class SignAveraging(ZerothOrder):
         return CoarseToFine(self.shape, self.search, self.rounds)
 
     def init(self, x: Array, context: Context) -> SignState:
-        state = SignState(x, origin=x.copy(), dual=np.zeros(x.size))
+        ball = context.project
+        origin = ball.center if isinstance(ball, Region) else x.copy()  # x may be where another method ended
+        state = SignState(x, origin=origin, dual=np.zeros(x.size))
         if self._tiles is not None:
             state.dual = np.full(x.size, -self.weight)
             self._move(state, context)
