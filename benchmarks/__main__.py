@@ -1,6 +1,6 @@
 """Run all benchmarks; print tables, and write them to results/benchmarks.json and docs/benchmarks.md.
 
-`python -m benchmarks attack` runs only the sections with that word in their titles and keeps the others as they are.
+`python -m benchmarks attack` runs only the sections with that word in their titles; it prints and writes nothing.
 """
 
 from __future__ import annotations
@@ -50,28 +50,31 @@ def markdown(rows: list[dict[str, object]]) -> str:
 def main() -> None:
     """Run everything once, or the sections that the command line names."""
     words = sys.argv[1:]
-    path = ROOT / "results" / "benchmarks.json"
-    kept = json.loads(path.read_text())["sections"] if words else {}
+    load, sections = os.getloadavg(), {}
+    for title, section in SECTIONS.items():
+        if not words or any(word in title for word in words):
+            sections[title] = section()
+            print(f"\n{title}\n{markdown(sections[title])}", flush=True)
+    if not words:
+        write(load, sections)
+
+
+def write(load, sections) -> None:
+    """Leave the record and the page."""
     packages = {"NumPy": np, "SciPy": scipy, "numba": numba}
-    versions = ", ".join(
-        [f"Python {platform.python_version()}", *(f"{n} {p.__version__}" for n, p in packages.items())]
-    )
-    results = {"command": "make bench", "versions": versions, "load": os.getloadavg(), "sections": {}}
+    versions = [f"Python {platform.python_version()}", *(f"{n} {p.__version__}" for n, p in packages.items())]
+    made = {"command": "make bench", "versions": ", ".join(versions), "load": load, "sections": sections}
     page = [
         "# Benchmarks",
         "",
-        "Made by `make bench`; best of several in one run, so that ratios can be compared. "
-        f"{versions}; {os.cpu_count()} cores.",
+        "Made by `make bench`, all in one run, so that ratios can be compared: best of several, and for the attack "
+        f"medians of several. {made['versions']}; {os.cpu_count()} cores.",
     ]
-    for title, section in SECTIONS.items():
-        rows = section() if not words or any(word in title for word in words) else kept.get(title)
-        if rows is None:
-            continue
-        results["sections"][title] = rows
+    for title, rows in sections.items():
         page += ["", f"## {title}", "", markdown(rows)]
-        print(f"\n{title}\n{markdown(rows)}", flush=True)
+    path = ROOT / "results" / "benchmarks.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
     (ROOT / "docs" / "benchmarks.md").write_text("\n".join(page) + "\n")
 
 

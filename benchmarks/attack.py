@@ -11,7 +11,7 @@ from goldstein.attack import SignAveraging, attack, torch_model
 
 ROWS = 256
 CASES = {  # method, images, queries for each
-    "default, 100 queries an image": (SignAveraging(), 200, 100),
+    "default, 100 queries an image": (SignAveraging(), 500, 100),
     "default, 300 queries an image": (SignAveraging(), 100, 300),
     "sign averaging alone": (SignAveraging(search=None), 60, 200),
     "GFM, b' = 500": (gs.GFM(0.0031, 0.05, 500), 5, 2_003),

@@ -121,6 +121,10 @@ def test_the_command_trains_what_is_missing_and_records_accuracies(tmp_path, mon
         lenet.LeNet(lenet.load(tmp_path / "weights" / "mnist-short.npz")).accuracy(*bars(100, seed=len("mnisttest")))
     )
     assert found["paper"] == 0.9895
+    assert typer.CliRunner().invoke(app, [*command, "mnist", "--seed", "1"]).exit_code == 0
+    both = json.loads((tmp_path / "training.json").read_text())["networks"]["mnist"]
+    assert list(both) == ["short", "short-1"]
+    assert both["short"] == found != both["short-1"]
     monkeypatch.setattr(lenet, "train", lambda *_, **__: pytest.fail("it was trained again"))
     assert typer.CliRunner().invoke(app, [*command, "mnist"]).exit_code == 0
     assert typer.CliRunner().invoke(app, [*command, "cifar"]).exit_code == 2

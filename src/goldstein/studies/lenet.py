@@ -208,7 +208,7 @@ def trained(
     told: Callable[[int, float], Any] | None = None,
 ) -> LeNet:
     """Return the network for a data set: from its file in `folder`, or trained now and saved there."""
-    path = folder / f"{name}-{schedule}{f'-{seed}' if seed else ''}.npz"
+    path = folder / f"{name}-{_kind(schedule, seed)}.npz"
     if not path.is_file():
         save(train(*pixels(name, "train", data), SCHEDULES[schedule], seed=seed, told=told), path)
         (folder / ".gitignore").write_text("*\n")
@@ -233,10 +233,14 @@ def run(
 
         model = trained(name, out / "weights", schedule=schedule, data=data, seed=seed, told=told)
         found = summary(name, model, schedule, data)
-        record["networks"].setdefault(name, {})[schedule] = found
+        record["networks"].setdefault(name, {})[_kind(schedule, seed)] = found
         path.write_text(json.dumps(record, indent=1) + "\n")
         console.print(f"{name}: {found['test']:.2%} on the test images (the paper: {PAPER[name]:.2%})", highlight=False)
     return record
+
+
+def _kind(schedule: str, seed: int) -> str:
+    return f"{schedule}-{seed}" if seed else schedule
 
 
 def summary(name: str, model: LeNet, schedule: str, data: Path | None = None) -> dict[str, Any]:
