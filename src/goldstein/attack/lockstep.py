@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,26 +43,27 @@ class Terms:
     inside: bool
 
 
-@dataclass
 class Waiting:
-    """Rows that were asked for, and what is known of them."""
+    """Rows that were asked for, and what is known of them: `margins`, `classes` and `sure` once all are."""
 
-    rows: Rows
-    estimating: bool
-    margins: Array = field(init=False)
-    classes: Labels = field(init=False)
-    sure: Flags = field(init=False)
-    known: int = 0
+    def __init__(self, rows: Rows, estimating: bool) -> None:
+        self.rows, self.estimating, self.left = rows, estimating, len(rows)
+        self._parts: list[tuple[Array, Labels, Flags]] = []
+        self.margins: Array
+        self.classes: Labels
+        self.sure: Flags
 
-    def __post_init__(self) -> None:
-        self.margins = np.empty(len(self.rows))
-        self.classes = np.empty(len(self.rows), np.int64)
-        self.sure = np.empty(len(self.rows), np.bool_)
+    def take(self, values: Array, classes: Labels, certain: Flags) -> None:
+        """Take what the next rows came to."""
+        self._parts.append((values, classes, certain))
+        self.left -= len(values)
+        if not self.left:
+            self.margins, self.classes, self.sure = map(_whole, zip(*self._parts, strict=True))
 
     @property
-    def left(self) -> int:
-        """How many rows are not known yet."""
-        return len(self.rows) - self.known
+    def known(self) -> int:
+        """How many rows are known."""
+        return len(self.rows) - self.left
 
 
 class Course:
@@ -103,10 +105,7 @@ class Course:
         """Take what the next rows came to; return whether the image is still on its way."""
         waiting = self.waiting
         assert waiting is not None
-        start, stop = waiting.known, waiting.known + len(values)
-        waiting.margins[start:stop], waiting.classes[start:stop] = values, classes
-        waiting.sure[start:stop] = certain
-        waiting.known = stop
+        waiting.take(values, classes, certain)
         self.spent += len(values)
         if waiting.left:
             return True
@@ -194,6 +193,10 @@ class Course:
         best = int(np.where(asked.sure, asked.margins, np.inf).argmin())
         self.x, self.predicted, self.success = asked.rows[best].copy(), int(asked.classes[best]), True
         return True
+
+
+def _whole(parts: tuple[npt.NDArray[Any], ...]) -> npt.NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _place(x: Rows, rows: Rows) -> int | None:

@@ -75,22 +75,19 @@ def block(results: Results) -> str:
 
 def _claims(results: Results) -> str:
     """Return what the tables say about each claim, in sentences."""
-    lines = []
-    for grid in ("paper", "wide"):
-        said = [
-            f"on {name} {_words(part, f'GFM+, {grid} grid', f'GFM, {grid} grid')}"
-            for name, part in results["datasets"].items()
-        ]
-        lines.append(f"GFM+ against GFM, both tuned on the {grid} grid, at the end of the budget: {'; '.join(said)}.")
-    for grid in ("paper", "wide"):
-        said = [
-            f"on {name} {_words(part, f'GFM+, {grid} grid', f'public ordering, {grid} grid')}"
-            for name, part in results["datasets"].items()
-        ]
-        lines.append(f"GFM+ against the ordering of the public code, {grid} grid: {'; '.join(said)}.")
-    squares = [key for key in (SQUARE, SHORT) if all(key in part["methods"] for part in results["datasets"].values())]
+    sets = results["datasets"]
+    pairs = [
+        (f"{other} tuned on the {grid} grid", f"GFM+, {grid} grid", f"{key}, {grid} grid")
+        for key, other in (("GFM", "GFM, both"), ("public ordering", "the ordering of the public code, settings"))
+        for grid in ("paper", "wide")
+    ]
+    lines = [
+        f"GFM+ against {title}: {'; '.join(f'on {name} {_course(part, one, other)}' for name, part in sets.items())}."
+        for title, one, other in pairs
+    ]
+    squares = [key for key in (SQUARE, SHORT) if all(key in part["methods"] for part in sets.values())]
     for key, mark in product(squares, (500, 1_000)):
-        words = {name: _words(part, "default", key, mark) for name, part in results["datasets"].items()}
+        words = {name: _words(part, "default", key, mark) for name, part in sets.items()}
         if all(words.values()):
             said = [f"on {name} {word}" for name, word in words.items()]
             lines.append(f"The library's default against {key} at {mark:,} queries: {'; '.join(said)}.")
@@ -99,10 +96,17 @@ def _claims(results: Results) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _words(part: Mapping[str, Any], one: str, other: str, mark: int | None = None) -> str:
+def _course(part: Mapping[str, Any], one: str, other: str) -> str:
+    """Say by how much one success rate is above another along the budget, wherever one of them has won anything."""
+    first, second = (part["methods"][key] for key in (one, other))
+    marks = [at for at, *rates in zip(first["at"], first["rate"], second["rate"], strict=True) if any(rates)]
+    said = [f"{_words(part, one, other, mark)} at {mark:,} queries" for mark in marks]
+    return ", ".join(said) or "neither has won any image"
+
+
+def _words(part: Mapping[str, Any], one: str, other: str, at: int) -> str:
     """Say by how much one success rate is above another, in points, and whether that is more than chance."""
     found = next(row for row in part["differences"] if (row["of"], row["from"]) == (one, other))
-    at = found["at"][-1] if mark is None else mark
     if at not in found["at"]:
         return ""
     k = found["at"].index(at)
