@@ -528,11 +528,20 @@ def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
 )
 def test_a_difference_whose_band_holds_zero_is_level(low, high, word):
     row = {"of": "a", "from": "b", "at": [500, 1000], "difference": [0, 0.05], "low": [0, low], "high": [0, high]}
-    said = attack_report._words({"differences": [row]}, "a", "b")
+    said = attack_report._words({"differences": [row]}, "a", "b", 1000)
     assert said.startswith("+5.0 points")
     assert said.endswith(f"{word})")
     assert attack_report._words({"differences": [row]}, "a", "b", 500).endswith("level)")
     assert attack_report._words({"differences": [row]}, "a", "b", 77) == ""
+    rates = {"a": {"at": [500, 1000], "rate": [0.0, 0.1]}, "b": {"at": [500, 1000], "rate": [0.0, 0.05]}}
+    whole = attack_report._course({"methods": rates, "differences": [row]}, "a", "b")
+    assert whole == f"{said} at 1,000 queries"  # at 500 there is nothing to compare
+
+
+def test_the_numbers_in_the_documentation_are_those_of_the_results():
+    root = Path(__file__).parent.parent
+    results = json.loads((root / "results" / "attack" / "results.json").read_text())
+    assert attack_report.block(results) in (root / "docs" / "reproduction.md").read_text()
 
 
 def test_the_command_reports_again_and_says_what_is_missing(done, tmp_path):
