@@ -187,7 +187,7 @@ def figure(results: Results, path: Path) -> Path:
     import matplotlib.pyplot as plt
 
     sets = results["datasets"]
-    size = (5.6 * len(sets), 8.4)
+    size = (5.0 * len(sets) + 2.6, 8.4)
     canvas, panels = plt.subplots(2, len(sets), figsize=size, layout="constrained", squeeze=False)
     for column, (name, part) in enumerate(sets.items()):
         paper = [key for key in part["methods"] if key.endswith(" grid")]
@@ -196,7 +196,8 @@ def figure(results: Results, path: Path) -> Path:
         for axes, keys, title in zip(panels[:, column], chosen, ("the paper's methods", "ingredients"), strict=True):
             _panel(axes, part, [key for key in keys if key in part["methods"]])
             axes.set(title=f"{name}: {title}", xlabel="queries, all counted", ylabel="success rate")
-            axes.legend(fontsize="x-small", loc="upper left")
+            if column == len(sets) - 1:  # the same curves in all panels of a row
+                axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.01, 0.5))
     canvas.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(canvas)
     return path
