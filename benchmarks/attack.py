@@ -11,7 +11,7 @@ from goldstein.attack import SignAveraging, attack, torch_model
 
 ROWS = 256
 CASES = {  # method, images, queries for each
-    "default, 100 queries an image": (SignAveraging(), 500, 100),
+    "default, 100 queries an image": (SignAveraging(), 256, 100),
     "default, 300 queries an image": (SignAveraging(), 100, 300),
     "sign averaging alone": (SignAveraging(search=None), 60, 200),
     "GFM, b' = 500": (gs.GFM(0.0031, 0.05, 500), 5, 2_003),
@@ -19,13 +19,30 @@ CASES = {  # method, images, queries for each
 }
 
 
-class Unbeaten:
-    """A model that is asked as ever, but says each time that the attack has not won."""
+class Beside:
+    """A model that is asked as ever, but says each time that the attack has not won.
 
-    def __init__(self, model) -> None:
-        self.model = model
+    Before each answer it times the bare model and the module alone on a full batch: a machine's speed drifts, and so
+    they are measured in the same moments as the attack.
+    """
+
+    def __init__(self, net, model) -> None:
+        import torch
+
+        self.net, self.model = net, model
+        self.full = np.random.default_rng(1).random((ROWS, 1, 28, 28)).astype(np.float32)
+        self.tensor = torch.from_numpy(self.full).to(memory_format=torch.channels_last)
+        self.inference_mode = torch.inference_mode
+        self.calls, self.bare, self.module = 0, 0.0, 0.0
 
     def __call__(self, images):
+        start = time.perf_counter()
+        self.model(self.full)
+        middle = time.perf_counter()
+        with self.inference_mode():
+            self.net(self.tensor)
+        end = time.perf_counter()
+        self.calls, self.bare, self.module = self.calls + 1, self.bare + middle - start, self.module + end - middle
         scores = np.array(self.model(images))
         scores[:, 0] = scores[:, 1:].max(axis=1) + 1 + abs(scores[:, 0])
         return scores
@@ -46,7 +63,7 @@ def network():
 def attack_rows():
     """Return evaluations a second of the bare model on full batches and of whole attacks.
 
-    They take turns, and a share is the median over the turns: a machine's speed drifts.
+    Shares are medians over several attacks.
     """
     import torch
 
@@ -74,25 +91,14 @@ def attack_rows():
 
 def speeds(net, model, method, images: int, queries: int, turns: int = 3):
     """Return rows a second of the module, the bare model and the attack, a row for each turn."""
-    import torch
-
-    rng = np.random.default_rng(0)
-    x, full = (rng.random((k, 1, 28, 28)).astype(np.float32) for k in (images, ROWS))
+    x = np.random.default_rng(0).random((images, 1, 28, 28)).astype(np.float32)
     labels, keys = np.zeros(images, int), {"method": method, "max_queries": queries, "chunk": ROWS}
-    rows = int(attack(Unbeaten(model), x, labels, **keys).queries.sum())
-    batches = rows // ROWS
-    tensor = torch.from_numpy(full).to(memory_format=torch.channels_last)
     found = []
     for _ in range(turns):
+        beside = Beside(net, model)
         start = time.perf_counter()
-        attack(Unbeaten(model), x, labels, **keys)
-        middle = time.perf_counter()
-        for _ in range(batches):
-            model(full)
-        end = time.perf_counter()
-        with torch.inference_mode():
-            for _ in range(batches):
-                net(tensor)
-        last = time.perf_counter()
-        found.append([batches * ROWS / (last - end), batches * ROWS / (end - middle), rows / (middle - start)])
+        rows = int(attack(beside, x, labels, **keys).queries.sum())
+        took = time.perf_counter() - start - beside.bare - beside.module
+        full = beside.calls * ROWS
+        found.append([full / beside.module, full / beside.bare, rows / took])
     return np.array(found)
