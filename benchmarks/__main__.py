@@ -1,6 +1,6 @@
 """Run all benchmarks; print tables, and write them to results/benchmarks.json and docs/benchmarks.md.
 
-`python -m benchmarks attack` runs only the sections with that word in their titles; it prints and writes nothing.
+`python -m benchmarks attack` runs the sections with that word in their titles; it prints tables and writes no file.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def main() -> None:
         if not words or any(word in title for word in words):
             sections[title] = section()
             print(f"\n{title}\n{markdown(sections[title])}", flush=True)
+    if not sections:
+        sys.exit(f"No section has {' or '.join(words)} in its title; there are:\n" + "\n".join(SECTIONS))
     if not words:
         write(load, sections)
 

@@ -130,6 +130,8 @@ def test_what_is_not_a_model_is_refused():
         attack(3, X, np.zeros(40, int))
     with pytest.raises(TypeError, match="must be callable, got str"):
         FixedRows("model")
+    with pytest.raises(TypeError, match=r"takes an onnxruntime\.InferenceSession, got str"):
+        onnx_model("model.onnx")
     with pytest.raises(ValueError, match="rows must be a whole number"):
         FixedRows(len, 0)
     with pytest.raises(ValueError, match="a row of scores for each image"):

@@ -180,6 +180,8 @@ def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits", score
     -------
     FixedRows
     """
+    if not hasattr(session, "get_inputs"):
+        raise TypeError(f"onnx_model takes an onnxruntime.InferenceSession, got {type(session).__name__}.")
     images, known = session.get_inputs()[0].name, [output.name for output in session.get_outputs()]
     if scores is not None and scores not in known:
         raise ValueError(f"The session has no output {scores!r}; it has {', '.join(known)}.")
