@@ -1,6 +1,8 @@
-"""Small models in NumPy for the tests of the attack, with a counter of their own."""
+"""Small models in NumPy for the tests of the attack, with a counter of their own, and an attack on them."""
 
 import numpy as np
+
+from goldstein.attack import attack
 
 
 class Linear:
@@ -37,3 +39,16 @@ def images(n, seed=1, shape=(6, 6)):
 
 def labels(model, x):
     return model.scores(x).argmax(axis=1)
+
+
+SOME = images(30)
+
+
+def run(model=None, x=SOME, **keys):
+    model = model or Linear()
+    y = labels(model, x)
+    return attack(model, x, y, **{"radius": 0.1, "max_queries": 300, **keys}), model, y
+
+
+def explode(scores):
+    raise ConnectionError("the line is dead")
