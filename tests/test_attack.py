@@ -74,9 +74,12 @@ def test_batches_are_full_until_images_run_out():
     assert model.batches[: short[0]] == [16] * short[0]
 
 
-@pytest.mark.parametrize("name", ["zo-o2nc", *(name for name in METHODS if name != "default")])
+@pytest.mark.parametrize("name", ["zo-o2nc", *(name for name in METHODS if name not in ("default", "low resolution"))])
 def test_no_image_is_asked_twice(name):
-    """Directions are drawn, so that a second time could only be a check of an iterate that was there before."""
+    """Directions are drawn, so that a second time could only be a check of an iterate that was there before.
+
+    Those that are constant on a few tiles may all lead out of the ball, and so back to the iterate.
+    """
     model, method = Linear(), METHODS.get(name, gs.ZOO2NC(0.2, 5, batch_size=3, rho=0.1, displacement=0.02))
     run(model, SOME[:5], method=method, chunk=1000)
     rows = np.concatenate(model.seen).reshape(-1, 36)

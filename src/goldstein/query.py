@@ -14,9 +14,9 @@ Samples = npt.NDArray[Any]
 Sampler = Callable[[np.random.Generator, int], Samples]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Query:
-    """A batch of evaluations that a method asks for.
+    """A batch of evaluations that a method asks for; it is not changed after that.
 
     Attributes
     ----------

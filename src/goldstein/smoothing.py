@@ -151,18 +151,24 @@ class LeaveOneOut:
         return np.repeat(sample(rng, b // group), group, axis=0)
 
     def points(self, x: Array, w: Array, delta: float) -> Array:
-        return x + delta * w
+        out = w * delta
+        out += x
+        return out
 
     def usable(self, values: Array, stochastic: bool) -> Mask:
         fine = np.asarray(np.isfinite(values).all(axis=(0, 1)))
+        if fine.all():
+            return fine
         groups = fine.reshape(-1, self._group(fine.size, stochastic))
         return np.asarray((groups & (groups.sum(axis=1, keepdims=True) >= 2)).ravel())
 
     def coefficients(self, values: Array, usable: Mask, d: int, delta: float, stochastic: bool) -> Array:
         group = self._group(usable.size, stochastic)
-        mask = usable.reshape(-1, group)
-        value = np.where(mask, values[0].reshape(-1, group), 0.0)
-        size = np.maximum(mask.sum(axis=1, keepdims=True), 2)  # a group without members adds nothing
+        value, size = values[0].reshape(-1, group), np.array(group)
+        if not usable.all():
+            mask = usable.reshape(-1, group)
+            value = np.where(mask, value, 0.0)
+            size = np.maximum(mask.sum(axis=1, keepdims=True), 2)  # a group without members adds nothing
         centred = (value - value.sum(axis=1, keepdims=True) / size) * (size / (size - 1.0))
         return np.asarray(d / delta * centred.ravel()[usable])
 

@@ -174,9 +174,10 @@ def attack(
 
 def _starts(z: npt.NDArray[np.floating], terms: Terms) -> Rows:
     """Return the allowed float32 image next to each original, or refuse an original that has none."""
-    x = np.empty(z.shape, np.float32)
-    for index, image in enumerate(z):
-        x[index] = Region(image.ravel(), terms.norm, terms.radius, terms.bounds).start.reshape(image.shape)
+    with np.errstate(over="ignore"):  # pixels beyond float32, which are refused
+        x = z.astype(np.float32)
+    for index in np.flatnonzero((x != z).any(axis=tuple(range(1, z.ndim)))):  # a float32 image is allowed itself
+        x[index] = Region(z[index].ravel(), terms.norm, terms.radius, terms.bounds).start.reshape(z[index].shape)
     return x
 
 

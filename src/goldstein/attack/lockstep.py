@@ -12,7 +12,6 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +22,7 @@ from goldstein.attack.region import Region, Rows
 from goldstein.methods.base import Context, Method, Run
 from goldstein.query import Array
 
-HELD = 8  # batches of rows that may wait in memory
-PROBE = 37  # of so many pixels one is compared first
+PROBE = 32  # so many pixels are compared first
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,14 @@ class Waiting:
 
     def take(self, values: Array, classes: Labels, certain: Flags) -> None:
         """Take what the next rows came to."""
+        count = len(values)
+        if count == len(self.rows):  # mostly: nothing to put together
+            self.left, self.margins, self.classes, self.sure = 0, values, classes, certain
+            return
         self._parts.append((values, classes, certain))
-        self.left -= len(values)
+        self.left -= count
         if not self.left:
-            self.margins, self.classes, self.sure = map(_whole, zip(*self._parts, strict=True))
+            self.margins, self.classes, self.sure = map(np.concatenate, zip(*self._parts, strict=True))
 
     @property
     def known(self) -> int:
@@ -77,8 +79,8 @@ class Course:
         The adversarial image, or the last one that was tried.
     predicted : int
         Its class as the model has it; −1 as long as that is not known.
-    spent, held : int
-        Rows that the model was given for it; rows that it will ask for once a check is known.
+    spent : int
+        Rows that the model was given for it.
     success, misclassified : bool
         What became of it.
     waiting : Waiting or None
@@ -89,7 +91,7 @@ class Course:
         self.index, self.label, self.target, self.terms = index, label, target, terms
         self.region = Region(image.ravel(), terms.norm, terms.radius, terms.bounds)
         self.x: Rows = self.region.start
-        self.predicted, self.spent, self.held = -1, 0, 0
+        self.predicted, self.spent = -1, 0
         self.success = self.misclassified = False
         self._tried: dict[int, int] = {}
         self._play = self._course()
@@ -118,53 +120,36 @@ class Course:
     def _course(self) -> Generator[Waiting | None, None, None]:
         """Check the original; then ask, tell and check each iterate, until success or the end of the budget."""
         method, region = self.terms.method, self.region
-        original = Waiting(self.x[None], estimating=False)
-        yield original
-        self._see(self.x, original)
+        yield from self._check(self.x)
         self.label = self.predicted if self.label < 0 else self.label
         self.success, self.misclassified = False, self.predicted != self.label or self.predicted == self.target
         if self.misclassified:
             return
         context = Context(stream(self.terms.seed, self.x), None, region, self.terms.max_queries)
         run = Run(method, region.center, context)
-        x, known = self.x, True
-        while method.finished(run.state) is None:
+        while not self.success and method.finished(run.state) is None:
             yield None  # the next rows take memory: not before there is room for them
-            left = self.terms.max_queries - self.spent - (1 if known else 2)  # for checks of this iterate and the next
+            left = self.terms.max_queries - self.spent - 1  # for the check of the next iterate
             query = run.ask(left) if left > 0 else None
-            rows = None if query is None else self._rows(query.points)
-            if not known and (rows is None or _place(x, rows) is None):
-                self.held = 0 if rows is None else len(rows)
-                if (yield from self._check(x)):
-                    return
-                self.held, known = 0, True
-            if query is None or rows is None:
+            if query is None:
                 return
-            asked = Waiting(rows, estimating=True)
+            asked = Waiting(self._rows(query.points), estimating=True)
             yield asked
             if self.terms.inside and self._found(asked):
                 return
-            if not known:
-                known = self._see(x, asked)
-                if self.success:
-                    return
             before = run.x
             run.tell(query, np.maximum(asked.margins, -self.terms.margin))
-            if run.x is not before:
-                x = region.rows(run.x[None])[0]
-                known = self._known(x) or self._see(x, asked)  # the same image is never asked twice
-                if self.success:
-                    return
-            del query, rows, asked
-        if not known and self.spent < self.terms.max_queries:
-            yield from self._check(x)
+            x = self.x if run.x is before else region.rows(run.x[None])[0]
+            tried = run.x is before or self._known(x) or self._see(x, asked)  # an image that was asked for is known
+            del query, asked
+            if not tried:
+                yield from self._check(x)
 
-    def _check(self, x: Rows) -> Generator[Waiting, None, bool]:
-        """Ask for the scores of one image; return whether it is adversarial."""
+    def _check(self, x: Rows) -> Generator[Waiting, None, None]:
+        """Ask for the scores of one image."""
         check = Waiting(x[None], estimating=False)
         yield check
         self._see(x, check)
-        return self._found(check)
 
     def _known(self, x: Rows) -> bool:
         """Take an iterate as tried if it was an iterate before."""
@@ -195,15 +180,11 @@ class Course:
         return True
 
 
-def _whole(parts: tuple[npt.NDArray[Any], ...]) -> npt.NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
 def _place(x: Rows, rows: Rows) -> int | None:
     """Return at which row an image stands; None when at none."""
-    few = np.flatnonzero((rows[:, ::PROBE] == x[::PROBE]).all(axis=1))
-    same = few[(rows[few] == x).all(axis=1)] if few.size else few
-    return int(same[0]) if same.size else None
+    middle = slice(x.size // 2, x.size // 2 + PROBE)
+    few = (rows[:, middle] == x[middle]).all(axis=1).nonzero()[0]
+    return next((row for row in few.tolist() if not np.count_nonzero(rows[row] != x)), None)
 
 
 def stream(seed: int, image: Rows) -> np.random.Generator:
@@ -261,7 +242,7 @@ def _take(
 ) -> list[tuple[Course, Waiting, int]]:
     """Return from which courses, in order, the next batch takes how many of which rows; they are no longer active."""
     parts: list[tuple[Course, Waiting, int]] = []
-    room, held = chunk, 0
+    room = chunk
     while room:
         course = active.popleft() if active else None
         if course is None and (at_once is None or len(parts) < at_once):
@@ -275,9 +256,6 @@ def _take(
         count = min(room, asked.left)
         parts.append((course, asked, count))
         room -= count
-        held += course.held
-        if held > HELD * chunk:  # rather a batch that is not full
-            break
     return parts
 
 

@@ -62,11 +62,13 @@ class Region:
             self.upper = _inwards(single, self.center, reach, bounds[1])
             self.lower = -_inwards(-single, -self.center, reach, -bounds[0])
         self.start: Rows = np.where(single < self.lower, self.lower, np.where(single > self.upper, self.upper, single))
-        size = self.center.size
-        values = float(np.abs(self.center).max(initial=0.0)) + self.radius  # no allowed pixel is larger
-        self._slack = (ROUNDING + TERM * size) * self.radius + PIXEL * float(np.sqrt(size)) * values
-        with np.errstate(over="ignore"):
-            away = np.linalg.norm(self.start - self.center) if norm == "l2" else 0.0
+        away = 0.0
+        if norm == "l2":
+            size = self.center.size
+            values = float(np.abs(self.center).max(initial=0.0)) + self.radius  # no allowed pixel is larger
+            self._slack = (ROUNDING + TERM * size) * self.radius + PIXEL * float(np.sqrt(size)) * values
+            with np.errstate(over="ignore"):
+                away = float(np.linalg.norm(self.start - self.center))
         if away > self.radius or not (self.lower <= self.upper).all():
             raise ValueError(
                 f"No float32 image lies within {self.radius:g} of the original and in [{bounds[0]:g}, {bounds[1]:g}]: "
@@ -112,12 +114,22 @@ class Region:
 def _inwards(single: Rows, exact: Array, reach: float, bound: float) -> Rows:
     """Return the largest float32 numbers that lie at most `reach` above the pixels, and not above `bound`."""
     upper = np.minimum(exact + reach, min(bound, LARGEST)).astype(np.float32)
-    while True:
-        rise = (upper - single).astype(np.float64)  # as float32 has it
-        wrong = (np.maximum(rise, upper - exact) > reach) | (upper > np.float64(bound))
-        if not wrong.any():
-            return upper
-        upper[wrong] -= np.spacing(np.maximum(np.abs(upper), np.abs(single)))[wrong]  # what the difference is exact to
+    few, wrong = upper, _beyond(upper, single, exact, reach, bound)
+    places = np.flatnonzero(wrong)
+    while places.size:
+        few, single, exact = few[wrong], single[wrong], exact[wrong]
+        few = few - np.spacing(np.maximum(np.abs(few), np.abs(single)))  # what the difference is exact to
+        upper[places] = few
+        wrong = _beyond(few, single, exact, reach, bound)
+        places = places[wrong]
+    return upper
+
+
+def _beyond(upper: Rows, single: Rows, exact: Array, reach: float, bound: float) -> npt.NDArray[np.bool_]:
+    """Return which numbers lie too far above the pixels, in single or in double precision, or above `bound`."""
+    wrong = np.maximum(upper - single, upper - exact) > reach
+    wrong |= upper > np.float64(bound)
+    return np.asarray(wrong)
 
 
 def _share(length: Array, room: Array, radius: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -17,7 +18,6 @@ from goldstein.query import Array, Query
 from goldstein.smoothing import Central, LeaveOneOut
 
 STEPS = ("sign", "euclidean")
-GROUPS = 16  # a grid is gone through in so many groups of tiles at least
 
 
 @dataclass
@@ -27,7 +27,8 @@ class SignState(SmoothedState):
     Attributes
     ----------
     origin, dual, opposite : ndarray
-        The original z; G, the sum of the unit estimates; and the corner with all signs of G turned over.
+        The original z; G, the sum of the unit estimates; and, for the search, the corner with all signs of G turned
+        over.
     best : float
         The value at x while the search goes on.
     place, changed : int
@@ -152,7 +153,7 @@ class SignAveraging(ZerothOrder):
             return None
         if self.shape is None:
             raise ValueError("A search needs the shape of the images: use the method in attack, or give shape=.")
-        return CoarseToFine(self.shape, self.search, self.rounds)
+        return CoarseToFine(self.shape, self.search, self.rounds, self.group)
 
     def init(self, x: Array, context: Context) -> SignState:
         ball = context.project
@@ -168,15 +169,13 @@ class SignAveraging(ZerothOrder):
             return self._query([state.x], self.batch_size, context, limit, "estimate", self._draw(state))
         if limit is not None and limit < 1:
             return None
-        if np.isnan(state.best):
+        if math.isnan(state.best):
             return Query(self._corner(state, state.dual)[None], memory=Batch(state.dual, 1, "start"))
         if state.joint is not None:
             return Query(self._corner(state, state.joint)[None], memory=Batch(state.joint, 1, "joint"))
         tiles, place = self._tiles, state.place
         assert tiles is not None
-        first, end = tiles.grid(place)
-        group = min(self.group, max(1, (end - first) // GROUPS), end - place)
-        stop = place + (group if limit is None else min(group, limit))
+        stop = tiles.stops[place] if limit is None else min(tiles.stops[place], place + limit)
         base = state.x if self.norm == "linf" else self._corner(state, state.dual)  # there pixels do not hang together
         points = np.empty((stop - place, base.size))
         points[:] = base
@@ -192,7 +191,7 @@ class SignAveraging(ZerothOrder):
                 self._average(state, reading.estimate())
         elif purpose == "tiles":
             self._turn(state, values)
-        elif np.isnan(state.best) or values[0] < state.best:  # the start, or lower than the best tile alone
+        elif math.isnan(state.best) or values[0] < state.best:  # the start, or lower than the best tile alone
             state.dual, state.best = query.memory.w, float(values[0])
         if purpose == "joint":
             state.joint, state.changed = None, state.place
@@ -202,9 +201,10 @@ class SignAveraging(ZerothOrder):
 
     def _searching(self, state: SignState) -> bool:
         """Whether the search goes on: not once every tile has been tried at the same signs."""
-        if self._tiles is None or state.joint is not None:
-            return self._tiles is not None
-        return state.place < len(self._tiles) and state.place - state.changed < len(self._tiles) // self.rounds
+        tiles, place = self._tiles, state.place
+        if tiles is None or state.joint is not None:
+            return tiles is not None
+        return place < len(tiles.stops) and place - state.changed < tiles.round
 
     def _turn(self, state: SignState, values: Array) -> None:
         """Turn over the tile that lowers the loss most; if others do too, try all of them together next."""
@@ -228,15 +228,15 @@ class SignAveraging(ZerothOrder):
 
     def _move(self, state: SignState, context: Context) -> None:
         """Go from the origin to where G points."""
-        dual, length = state.dual, self._length(state.dual.size)
-        step = self.step or ("sign" if self.norm == "linf" else "euclidean")
-        if step == "sign" or self._searching(state):
-            state.x = context.projected(self._corner(state, dual), 0.0)
+        dual, origin, length = state.dual, state.origin, self._length(state.dual.size)
+        step, searching = self.step or ("sign" if self.norm == "linf" else "euclidean"), self._searching(state)
+        if step == "sign" or searching:
+            move = length * np.sign(dual)
+            state.opposite = origin + move if searching else state.opposite
         else:
             norm = float(np.linalg.norm(dual)) or 1.0
-            state.x = context.projected(state.origin - length * np.sqrt(dual.size) / norm * dual, 0.0)
-        if self._tiles is not None:
-            state.opposite = self._corner(state, -dual)
+            move = length * np.sqrt(dual.size) / norm * dual
+        state.x = context.projected(origin - move, 0.0)
         state.step = length
 
     def _corner(self, state: SignState, dual: Array) -> Array:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 CHANNELS = (1, 3, 4)
+GROUPS = 16  # a grid is gone through in so many groups of tiles at least
 
 Places = npt.NDArray[np.intp]
 
@@ -47,10 +49,18 @@ def tiles(shape: tuple[int, ...], resolution: int) -> Places:
 class CoarseToFine:
     """All tiles of a search: grids of 1, 2, 4, … tiles a side up to `finest` or to pixels, `rounds` times over.
 
-    Within a grid tiles come from the middle of the image outwards.
+    Within a grid tiles come from the middle of the image outwards. They are tried in groups: `group` of them at most,
+    all of one grid and no more than a sixteenth of it.
+
+    Attributes
+    ----------
+    stops : list of int
+        For each tile where a group that begins with it ends; as long as all rounds together.
+    round : int
+        Tiles in one round.
     """
 
-    def __init__(self, shape: tuple[int, ...], finest: int, rounds: int) -> None:
+    def __init__(self, shape: tuple[int, ...], finest: int, rounds: int, group: int) -> None:
         _, height, width, _ = layout(shape)
         self._size = math.prod(shape)
         self._entries: dict[tuple[int, int], tuple[Places, Places]] = {}
@@ -59,9 +69,11 @@ class CoarseToFine:
         levels = [_level(shape, side) for side in sides[: pixels + 1]]
         self._levels = levels * rounds
         self._starts = [0, *np.cumsum([len(bounds) - 1 for _, bounds in self._levels]).tolist()]
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
+        self.round: int = self._starts[-1] // rounds
+        self.stops: list[int] = []
+        for first, end in pairwise(self._starts):
+            most = min(group, max(1, (end - first) // GROUPS))
+            self.stops += [min(place + most, end) for place in range(first, end)]
 
     def __getitem__(self, place: int) -> Places:
         """Return the pixels of a tile."""
@@ -82,11 +94,6 @@ class CoarseToFine:
             pixels = np.concatenate(parts)
             found = self._entries[start, stop] = pixels, image * self._size + pixels
         return found
-
-    def grid(self, place: int) -> tuple[int, int]:
-        """Return where the grid begins and ends that a tile belongs to."""
-        level = bisect_right(self._starts, place)
-        return int(self._starts[level - 1]), int(self._starts[level])
 
 
 def _level(shape: tuple[int, ...], side: int) -> tuple[Places, Places]:
