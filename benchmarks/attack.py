@@ -79,7 +79,7 @@ def attack_rows():
     return table
 
 
-def speeds(model, method, images: int, queries: int, turns: int = 3):
+def speeds(model, method, images: int, queries: int, turns: int = 5):
     """Return rows a second of the bare model and of the attack, a row for each turn."""
     x = np.random.default_rng(0).random((images, 1, 28, 28)).astype(np.float32)
     labels, keys = np.zeros(images, int), {"method": method, "max_queries": queries, "chunk": ROWS}
