@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize as scipy_minimize
 
+from attack_models import Linear
+from goldstein.attack import attack
 from goldstein.attack.region import Region
+from goldstein.attack.tiles import CoarseToFine
 
 unit = st.floats(0.0, 1.0, allow_subnormal=True)
 single = arrays(np.float32, 12, elements=st.floats(0.0, 1.0, width=32))
@@ -31,6 +34,7 @@ def originals(draw):
 
 @settings(max_examples=300, deadline=None)
 @given(originals(), st.sampled_from(["linf", "l2"]), st.floats(1e-9, 1e3))
+@example((np.array([0.5, 1 / 3, 2 / 3]), (1 / 3, 2 / 3), 0), "l2", 1.2e-7)  # at ends that float32 does not have
 def test_rows_and_start_are_allowed_exactly_in_any_range(original, norm, radius):
     z, (low, high), seed = original
     try:
@@ -150,3 +154,38 @@ def test_other_ranges():
     z = np.array([-1.0, 0.0, 0.95], np.float32)
     rows = Region(z, "linf", 0.1, (-1.0, 1.0)).rows(np.array([[-5.0, -5.0, 5.0]]))
     np.testing.assert_allclose(rows, [[-1.0, -0.1, 1.0]], atol=1e-7)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 0.1), (0.1, 1.0)])
+def test_images_that_were_not_begun_lie_within_bounds_that_float32_does_not_have(bounds):
+    x = np.full((3, 2, 2), 0.1, np.float32)  # a little above 0.1
+    with pytest.raises(ZeroDivisionError) as caught:
+        attack(lambda rows: 1 / 0, x, [0, 0, 0], radius=0.01, bounds=bounds, chunk=1)
+    started = caught.value.result.x.astype(float)
+    assert started.min() >= bounds[0]
+    assert started.max() <= bounds[1]
+
+
+def test_an_image_without_any_allowed_one_is_refused_before_the_first_query():
+    x = np.full((40, 6, 6), 0.05, np.float32)
+    x[39] = 0.1
+    model = Linear()
+    with pytest.raises(ValueError, match="No float32 image lies within"):
+        attack(model, x, np.zeros(40, int), radius=1e-12, bounds=(0.0, 0.1), chunk=8)
+    assert not model.seen
+
+
+@pytest.mark.parametrize("group", [1, 3, 8])
+def test_the_groups_of_a_search_cover_each_grid_in_every_round(group):
+    tiles = CoarseToFine((12, 12), 16, 3, group)
+    assert tiles.round == 1 + 4 + 16 + 64 + 144
+    assert tiles.total == 3 * tiles.round
+    edges, place = [], 0
+    while place < tiles.total:
+        assert 1 <= tiles.stop(place) - place <= group
+        edges.append(place)
+        place = tiles.stop(place)
+    assert place == tiles.total
+    starts = {base + start for base in (0, tiles.round, 2 * tiles.round) for start in (0, 1, 5, 21, 85)}
+    assert starts <= set(edges)  # no group has tiles of two grids
+    assert np.diff([edge for edge in edges if edge < tiles.round]).max() == min(group, 144 // 16)

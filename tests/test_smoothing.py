@@ -334,3 +334,7 @@ def test_a_failure_at_either_iterate_removes_the_direction_at_both(estimator):
     values[1, 0, 3] = np.nan
     lost = [3] if isinstance(estimator, Central) else [2, 3]
     assert np.flatnonzero(~estimator.usable(values, True)).tolist() == lost
+
+
+def test_one_direction_alone_cannot_be_compared():
+    assert not LeaveOneOut().usable(np.ones((1, 1, 1)), stochastic=False).any()

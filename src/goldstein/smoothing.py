@@ -157,7 +157,7 @@ class LeaveOneOut:
 
     def usable(self, values: Array, stochastic: bool) -> Mask:
         fine = np.asarray(np.isfinite(values).all(axis=(0, 1)))
-        if fine.all():
+        if fine.size > 1 and fine.all():
             return fine
         groups = fine.reshape(-1, self._group(fine.size, stochastic))
         return np.asarray((groups & (groups.sum(axis=1, keepdims=True) >= 2)).ravel())

@@ -174,9 +174,11 @@ def attack(
 
 def _starts(z: npt.NDArray[np.floating], terms: Terms) -> Rows:
     """Return the allowed float32 image next to each original, or refuse an original that has none."""
+    low, high = np.float64(terms.bounds[0]), np.float64(terms.bounds[1])
     with np.errstate(over="ignore"):  # pixels beyond float32, which are refused
         x = z.astype(np.float32)
-    for index in np.flatnonzero((x != z).any(axis=tuple(range(1, z.ndim)))):  # a float32 image is allowed itself
+    pixels = (x == z) & (x >= low) & (x <= high) & np.isfinite(x)
+    for index in np.flatnonzero(~pixels.all(axis=tuple(range(1, z.ndim)))):  # other images are allowed themselves
         x[index] = Region(z[index].ravel(), terms.norm, terms.radius, terms.bounds).start.reshape(z[index].shape)
     return x
 

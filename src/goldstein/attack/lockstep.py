@@ -118,7 +118,10 @@ class Course:
         return True
 
     def _course(self) -> Generator[Waiting | None, None, None]:
-        """Check the original; then ask, tell and check each iterate, until success or the end of the budget."""
+        """Check the original; then ask, tell and check each iterate, until success or the end of the budget.
+
+        An iterate that was among the rows just asked for, or an iterate before, is not checked again.
+        """
         method, region = self.terms.method, self.region
         yield from self._check(self.x)
         self.label = self.predicted if self.label < 0 else self.label
@@ -140,7 +143,7 @@ class Course:
             before = run.x
             run.tell(query, np.maximum(asked.margins, -self.terms.margin))
             x = self.x if run.x is before else region.rows(run.x[None])[0]
-            tried = run.x is before or self._known(x) or self._see(x, asked)  # an image that was asked for is known
+            tried = run.x is before or self._known(x) or self._see(x, asked)
             del query, asked
             if not tried:
                 yield from self._check(x)

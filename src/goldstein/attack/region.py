@@ -100,7 +100,7 @@ class Region:
     def _near(self, points: Array) -> Array:
         """Project rows onto ball ∩ box: clip(z + t·(x − z)) with the largest t ≤ 1 that lies in the ball."""
         move = points - self.center
-        room = np.where(move > 0, self.upper - self.center, self.center - self.lower)
+        room = np.maximum(np.where(move > 0, self.upper - self.center, self.center - self.lower), 0.0)
         length = np.abs(move)
         radius, edge = max(self.radius - self._slack, 0.0), max(self.radius - self._slack / 2, 0.0)
         inside = np.minimum(length, room)

@@ -175,7 +175,7 @@ class SignAveraging(ZerothOrder):
             return Query(self._corner(state, state.joint)[None], memory=Batch(state.joint, 1, "joint"))
         tiles, place = self._tiles, state.place
         assert tiles is not None
-        stop = tiles.stops[place] if limit is None else min(tiles.stops[place], place + limit)
+        stop = tiles.stop(place) if limit is None else min(tiles.stop(place), place + limit)
         base = state.x if self.norm == "linf" else self._corner(state, state.dual)  # there pixels do not hang together
         points = np.empty((stop - place, base.size))
         points[:] = base
@@ -204,7 +204,7 @@ class SignAveraging(ZerothOrder):
         tiles, place = self._tiles, state.place
         if tiles is None or state.joint is not None:
             return tiles is not None
-        return place < len(tiles.stops) and place - state.changed < tiles.round
+        return place < tiles.total and place - state.changed < tiles.round
 
     def _turn(self, state: SignState, values: Array) -> None:
         """Turn over the tile that lowers the loss most; if others do too, try all of them together next."""

@@ -54,10 +54,8 @@ class CoarseToFine:
 
     Attributes
     ----------
-    stops : list of int
-        For each tile where a group that begins with it ends; as long as all rounds together.
-    round : int
-        Tiles in one round.
+    total, round : int
+        Tiles in all rounds together, and in one.
     """
 
     def __init__(self, shape: tuple[int, ...], finest: int, rounds: int, group: int) -> None:
@@ -69,11 +67,17 @@ class CoarseToFine:
         levels = [_level(shape, side) for side in sides[: pixels + 1]]
         self._levels = levels * rounds
         self._starts = [0, *np.cumsum([len(bounds) - 1 for _, bounds in self._levels]).tolist()]
-        self.round: int = self._starts[-1] // rounds
-        self.stops: list[int] = []
-        for first, end in pairwise(self._starts):
+        self.total = int(self._starts[-1])
+        self.round = self.total // rounds
+        self._stops: list[int] = []  # in the first round: where a group that begins with this tile ends
+        for first, end in pairwise(self._starts[: len(levels) + 1]):
             most = min(group, max(1, (end - first) // GROUPS))
-            self.stops += [min(place + most, end) for place in range(first, end)]
+            self._stops += [min(place + most, end) for place in range(first, end)]
+
+    def stop(self, place: int) -> int:
+        """Return where a group ends that begins with a tile."""
+        before = place - place % self.round
+        return before + self._stops[place - before]
 
     def __getitem__(self, place: int) -> Places:
         """Return the pixels of a tile."""
