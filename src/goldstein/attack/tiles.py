@@ -64,26 +64,26 @@ class CoarseToFine:
         self._entries: dict[tuple[int, int], tuple[Places, Places]] = {}
         sides = [2**k for k in range(finest.bit_length())]
         pixels = next((k for k, side in enumerate(sides) if side >= max(height, width)), len(sides) - 1)
-        levels = [_level(shape, side) for side in sides[: pixels + 1]]
-        self._levels = levels * rounds
+        self._levels = [_level(shape, side) for side in sides[: pixels + 1]]
         self._starts = [0, *np.cumsum([len(bounds) - 1 for _, bounds in self._levels]).tolist()]
-        self.total = int(self._starts[-1])
-        self.round = self.total // rounds
-        self._stops: list[int] = []  # in the first round: where a group that begins with this tile ends
-        for first, end in pairwise(self._starts[: len(levels) + 1]):
+        self.round = int(self._starts[-1])
+        self.total = rounds * self.round
+        self._stops: list[int] = []  # where a group that begins with this tile ends
+        for first, end in pairwise(self._starts):
             most = min(group, max(1, (end - first) // GROUPS))
             self._stops += [min(place + most, end) for place in range(first, end)]
 
     def stop(self, place: int) -> int:
         """Return where a group ends that begins with a tile."""
-        before = place - place % self.round
-        return before + self._stops[place - before]
+        within = place % self.round
+        return place - within + self._stops[within]
 
     def __getitem__(self, place: int) -> Places:
         """Return the pixels of a tile."""
-        level = bisect_right(self._starts, place) - 1
+        within = place % self.round
+        level = bisect_right(self._starts, within) - 1
         pixels, bounds = self._levels[level]
-        tile = place - self._starts[level]
+        tile = within - self._starts[level]
         return pixels[bounds[tile] : bounds[tile + 1]]
 
     def entries(self, start: int, stop: int) -> tuple[Places, Places]:
