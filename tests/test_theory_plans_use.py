@@ -1,0 +1,128 @@
+"""Plans in use: bad arguments, running and showing."""
+
+import importlib
+import math
+
+import numpy as np
+import pytest
+
+from goldstein import theory
+from goldstein.oracle import Deterministic
+from theory_arguments import SMALL, counted, plan
+
+# Input
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "error", "words"),
+    [
+        ("sgd", {}, ValueError, "gfm, gfm\\+, ws-gfm, ws-gfm\\+, one-phase"),
+        ("gfm", {"constants": "exact"}, ValueError, '"sharp" or "paper"'),
+        ("gfm", {"parameters": "tuned"}, ValueError, '"repaired" or "printed"'),
+        ("gfm", {"L": 0}, ValueError, "L must be positive"),
+        ("gfm", {"delta": -1.0}, ValueError, "delta must be positive"),
+        ("gfm", {"epsilon": math.nan}, ValueError, "epsilon must be positive"),
+        ("gfm", {"epsilon": math.inf}, ValueError, "epsilon must be positive and finite"),
+        ("gfm", {"gap": 0}, ValueError, "gap must be positive"),
+        ("ws-gfm", {"radius": 0}, ValueError, "radius must be positive"),
+        ("gfm", {"d": 0}, ValueError, "d must be positive"),
+        ("gfm", {"d": 2.5}, TypeError, "d must be a whole number, got float"),
+        ("gfm", {"d": True}, TypeError, "d must be a whole number"),
+        ("gfm", {"L": "1"}, TypeError, "L must be a number, got str"),
+        ("gfm", {"gap": None}, ValueError, '"gfm" needs gap'),
+        ("ws-gfm", {}, ValueError, '"ws-gfm" needs radius'),
+        ("ws-gfm+", {}, ValueError, '"ws-gfm\\+" needs radius'),
+        ("one-phase", {}, ValueError, '"one-phase" needs radius'),
+        ("gfm", {"batch_size": 0}, ValueError, "batch_size must be positive"),
+        ("gfm+", {"batch_size": 4}, ValueError, 'for "gfm" only'),
+        ("gfm", {"L": 1e200}, ValueError, "range of floating point"),
+        ("gfm", {"epsilon": 1e-90}, ValueError, "range of floating point"),
+        ("gfm+", {"epsilon": 1e-170}, ValueError, "range of floating point"),
+        ("gfm", {"d": 10**400}, ValueError, "range of floating point"),
+    ],
+)
+def test_bad_arguments_get_one_clear_sentence(method, change, error, words):
+    with pytest.raises(error, match=words) as caught:
+        theory.plan(method, **SMALL | change)
+    assert str(caught.value).endswith(".")
+    assert "\n" not in str(caught.value)
+
+
+def test_numpy_numbers_and_easy_goals_are_welcome():
+    p = theory.plan("gfm", d=np.int64(3), L=np.float32(2), gap=1, delta=np.float64(0.5), epsilon=5)
+    assert type(p.parameters["delta"]) is float
+    assert p.iterations >= 1
+
+
+def test_constants_check_their_arguments():
+    with pytest.raises(ValueError, match="delta must be positive"):
+        theory.constants(3, 1, 0)
+    with pytest.raises(ValueError, match='"sharp" or "paper"'):
+        theory.constants(3, 1, 1, kind="best")
+
+
+# Running and showing
+
+
+def test_run_hands_the_plan_to_minimize(monkeypatch):
+    seen = {}
+    module = importlib.import_module("goldstein.minimize")
+    monkeypatch.setattr(module, "minimize", lambda fun, x0, **kwargs: seen.update(kwargs))
+    p = plan("one-phase", d=3, L=1, delta=0.5, epsilon=0.5, radius=1)
+    p.run(abs, np.zeros(3), rng=7, max_evals=11, workers=2)
+    assert seen == {
+        "method": p.method,
+        "max_iter": p.iterations,
+        "max_evals": 11,
+        "output": "average",
+        "rng": 7,
+        "workers": 2,
+    }
+
+
+def test_run_takes_exactly_the_evaluations_it_plans():
+    values = 0
+
+    def norm(X):
+        nonlocal values
+        values += len(X)
+        return np.linalg.norm(X, axis=1)
+
+    oracle, x0 = Deterministic(norm, vectorized=True), np.array([1.0, 0, 0])
+    one = plan("one-phase", d=3, L=1, delta=0.5, epsilon=0.5, radius=1)
+    one.run(oracle, x0, rng=0)
+    assert values - one.evaluations in (0, 1)  # the value at the answer may be asked for at the end
+
+    plus = plan("gfm+", d=3, L=1, delta=0.5, epsilon=0.5, gap=1)
+    shape = [plus.parameters[k] for k in ("epoch_length", "batch_size", "large_batch_size")]
+    for seed in range(5):
+        values = 0
+        result = plus.run(oracle, x0, rng=seed)
+        assert result.nit < plus.iterations
+        assert values - counted(result.nit, *shape) in (0, 1)
+
+
+def test_run_refuses_what_would_not_end():
+    p = plan("gfm", d=100, L=1, delta=0.1, epsilon=0.01, gap=1)
+    with pytest.raises(ValueError, match=rf"{p.evaluations:,} evaluations.*max_evals"):
+        p.run(abs, np.zeros(100))
+
+
+def test_run_wants_the_dimension_of_the_plan():
+    with pytest.raises(ValueError, match="for d = 10, but x0 has 3 entries"):
+        plan("gfm", **SMALL).run(abs, np.zeros(3))
+
+
+def test_a_plan_shows_what_it_is():
+    text = str(plan("gfm+", **SMALL))
+    for part in ("gfm+", "E‖∇f_δ(x_out)‖² ≤ ε²", "sharp", "epoch_length", "247", "764", "191,370", "95,666.5"):
+        assert part in text
+    starts = {len(line) - len(line[2:].split("  ", 1)[1].lstrip()) for line in text.splitlines()[1:]}
+    assert len(starts) == 1, "the second column is aligned"
+    assert "paper" in str(plan("gfm+", **SMALL, constants="paper"))
+    assert "E dist(0, ∂_δ f(x_out)) ≤ ε" in str(plan("one-phase", **SMALL, radius=1))
+
+
+def test_a_plan_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        plan("gfm", **SMALL).iterations = 1
