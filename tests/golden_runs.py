@@ -1,0 +1,730 @@
+"""Golden runs: small runs of everything public, whose results are recorded in golden.json.
+
+A change of the code that moves a number is seen at once: `python tests/golden_runs.py` names the runs that differ, and
+`python tests/golden_runs.py --record NAME ...` records these anew (all of them without a name). An entry is recorded
+anew only in a commit that names it and says why.
+
+Results are equal bit for bit only where the libraries and the processor are the same, which the recorded tag tells.
+Elsewhere they are equal to six digits, but for the `LONG` ones.
+"""
+
+import argparse
+import hashlib
+import json
+import platform
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+
+import goldstein as gs
+from goldstein import problems
+from goldstein.attack import SignAveraging, attack
+from goldstein.steps import Calibrated, HalveOnPlateau, InverseSqrt, LinearDecay
+
+FILE = Path(__file__).with_name("golden.json")
+DIGITS = 1e-6
+MOST_EVALS = 600
+SCALARS = ("fun", "fun_stderr", "nfev", "nfev_diagnostic", "ngev", "nit", "nfail")
+ROUNDED = ("x", "fun", "fun_stderr", "pixels", "bound")
+
+
+RUNS: dict[str, Callable[[], dict[str, Any]]] = {}  # each runs from a function made anew and returns plain data
+LONG = {  # rounding errors grow beyond six digits in these, or come near it
+    "ws-gfm by name, bare",
+    "ws-gfm+ by name, bare",
+    "GFMPlus whose corrections do not help",
+    "ZOO2NC ogd",
+    "bounds, auto",
+    "rounding errors, GFM",
+    "output best, ZOO2NC",
+    "compiled, long GFM",
+    "compiled, long GFMPlus",
+    "compiled, long auto",
+}
+
+
+def add(name: str, play: Callable[[], dict[str, Any]]) -> None:
+    if name in RUNS:
+        raise ValueError(f"There are two golden runs called {name!r}.")
+    RUNS[name] = play
+
+
+def repeat(name: str) -> dict[str, Any]:
+    """Return what a run gives today, with the warnings of the library on the way."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outcome = RUNS[name]()
+    ours = [each for each in caught if issubclass(each.category, RuntimeWarning | UserWarning)]
+    outcome["warnings"] = [f"{each.category.__name__}: {each.message}" for each in ours]
+    return outcome
+
+
+def plain(res: gs.Result) -> dict[str, Any]:
+    """Return a result in plain data."""
+    outcome: dict[str, Any] = {"x": res.x.tolist()}
+    for name in SCALARS:
+        value = res[name]
+        outcome[name] = value.item() if isinstance(value, np.generic) else value
+    outcome["success"] = bool(res.success)
+    outcome["status"] = res.status.name
+    outcome["message"] = res.message
+    outcome["history.nfev"] = [int(nfev) for nfev in res.history.nfev]
+    certificate = res.get("stationarity")
+    if certificate is not None:
+        outcome["certificate"] = [certificate.answer, certificate.method, certificate.message]
+        outcome["bound"] = float(certificate.bound)
+    return outcome
+
+
+def plain_attack(res: Any) -> dict[str, Any]:
+    """Return the result of an attack in plain data: a few pixels, and a hash of all."""
+    outcome: dict[str, Any] = {
+        "hash": hashlib.sha256(res.x.tobytes()).hexdigest()[:16],
+        "pixels": res.x.reshape(len(res.x), -1)[:, :3].astype(float).tolist(),
+    }
+    for name in ("success", "misclassified", "queries", "queries_estimation", "predicted", "labels"):
+        outcome[name] = getattr(res, name).tolist()
+    outcome["errors"] = {str(index): sentence for index, sentence in sorted(res.errors.items())}
+    return outcome
+
+
+def differences(recorded: dict[str, Any], seen: dict[str, Any], exact: bool) -> list[str]:
+    """Return which parts differ: in any bit, or (not `exact`) in six digits and in texts but for their numbers."""
+    if recorded.keys() != seen.keys():
+        return sorted(recorded.keys() ^ seen.keys())
+    return [name for name in recorded if not _agree(name, recorded[name], seen[name], exact)]
+
+
+def _agree(name: str, recorded: Any, seen: Any, exact: bool) -> bool:
+    if exact:
+        return json.dumps(recorded) == json.dumps(seen)  # NaN is NaN here, and -0.0 is not 0.0
+    if name == "hash":
+        return True
+    if name in ROUNDED:
+        before = np.asarray(recorded, float)
+        now = np.asarray(seen, float)
+        size = np.max(np.abs(before[np.isfinite(before)]), initial=0.0)
+        return before.shape == now.shape and np.allclose(now, before, rtol=0, atol=DIGITS * size, equal_nan=True)
+    return _without_fractions(recorded) == _without_fractions(seen)
+
+
+def _without_fractions(part: Any) -> str:
+    """Return a part as text in which every number that is not whole is the same."""
+    return re.sub(r"\d+\.\d+(e[-+]?\d+)?|\d+e[-+]?\d+", "#", json.dumps(part))
+
+
+def tag() -> dict[str, str]:
+    """Return what the last bits of a result depend on."""
+    config: Any = np.show_config(mode="dicts")  # type: ignore[call-overload]
+    blas = config["Build Dependencies"]["blas"]
+    simd = config["SIMD Extensions"].get("found", [])
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "numba": _version("numba"),
+        "blas": f"{blas['name']} {blas.get('version', '')}",
+        "processor": " ".join([platform.machine(), *_processor(), *simd]),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+def _processor() -> Iterator[str]:
+    """Yield maker, family and model of the processor, where the system tells them."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text() if cpuinfo.exists() else ""
+    for key in ("vendor_id", "cpu family", "model"):
+        found = re.search(rf"^{key}\s*:\s*(\S+)", text, re.MULTILINE)
+        if found:
+            yield found[1]
+
+
+TARGET = np.array([1.0, -0.5, 0.25, 2.0])
+ROWS = np.random.default_rng(1).normal(size=(40, 4))
+OFFSETS = ROWS @ TARGET + 0.1 * np.random.default_rng(2).normal(size=40)
+
+
+def distance(x):
+    """A function of one point, |x − target| in the ℓ1 norm with weights."""
+    return float(np.sum(np.arange(1, x.size + 1) * np.abs(x - TARGET)))
+
+
+def distances(X):
+    return (np.arange(1, X.shape[1] + 1) * np.abs(X - TARGET)).sum(axis=1)
+
+
+def deviation(x, i):
+    return abs(float(np.sum(ROWS[i] * x)) - OFFSETS[i])
+
+
+def deviations(X, i):
+    return np.abs((ROWS[i] * X).sum(axis=1) - OFFSETS[i])
+
+
+def deviation_grads(X, i):
+    return ROWS[i] * np.sign((ROWS[i] * X).sum(axis=1) - OFFSETS[i])[:, None]
+
+
+def seeded_distance(x, seed):
+    return float(np.sum(np.abs(x - TARGET - 0.1 * np.random.default_rng(seed).normal(size=x.size))))
+
+
+def shifts(rng, k):
+    return rng.normal(0.0, 0.1, size=(k, TARGET.size))
+
+
+def start():
+    return np.zeros(TARGET.size)
+
+
+def bare():
+    return distance, start()
+
+
+def bare_noisy():
+    noise = np.random.default_rng(3)
+    return lambda x: distance(x) + 0.01 * noise.normal(), start()
+
+
+def deterministic():
+    return gs.Deterministic(distance), start()
+
+
+def deterministic_rows():
+    return gs.Deterministic(distances, vectorized=True), start()
+
+
+def finite_sum():
+    return gs.FiniteSum(deviation, len(ROWS)), start()
+
+
+def finite_sum_rows():
+    return gs.FiniteSum(deviations, len(ROWS), vectorized=True, grad=deviation_grads), start()
+
+
+def expectation():
+    return gs.Expectation(lambda x, xi: float(np.sum(np.abs(x - TARGET - xi))), shifts), start()
+
+
+def expectation_rows():
+    return gs.Expectation(lambda X, xi: np.abs(X - TARGET - xi).sum(axis=1), shifts, vectorized=True), start()
+
+
+def seeded():
+    return gs.Seeded(seeded_distance), start()
+
+
+def seeded_rows():
+    def simulate(X, seeds):
+        return np.array([seeded_distance(x, seed) for x, seed in zip(X, seeds, strict=True)])
+
+    return gs.Seeded(simulate, vectorized=True), start()
+
+
+def unreplayable():
+    noise = np.random.default_rng(4)
+    return gs.Unreplayable(lambda x: distance(x) + 0.02 * noise.normal()), start()
+
+
+def unreplayable_rows():
+    noise = np.random.default_rng(5)
+    return gs.Unreplayable(lambda X: distances(X) + 0.02 * noise.normal(size=len(X)), vectorized=True), start()
+
+
+def of(make: Callable[..., problems.Problem], **settings: Any) -> Callable[[], tuple[gs.Oracle, Any]]:
+    """Return a test problem in the form that the runs take."""
+
+    def function_and_start():
+        problem = make(**settings)
+        return problem.oracle, problem.x0
+
+    return function_and_start
+
+
+crescent = of(problems.chained_crescent1, d=5)
+maxq = of(problems.maxq, d=6)
+rosenbrock = of(problems.chebyshev_rosenbrock, d=3)
+shell = of(problems.shell, d=4)
+chained_lq = of(problems.chained_lq, d=4)
+phase_retrieval = of(problems.robust_phase_retrieval, n=50, d=5)
+quadratics = of(problems.max_of_quadratics, n=20, d=4, pieces=3)
+
+
+def svm():
+    rng = np.random.default_rng(6)
+    features = rng.normal(size=(60, 5))
+    labels = np.where(features[:, 0] + 0.3 * rng.normal(size=60) > 0, 1.0, -1.0)
+    problem = problems.capped_l1_svm(features, labels)
+    return problem.oracle, problem.x0
+
+
+def failing_points():
+    """NaN where a fine pattern of stripes says so, about one point in five."""
+
+    def value(X):
+        return np.where(np.floor(1000 * X[:, 0]) % 5 == 0, np.nan, distances(X))
+
+    return gs.Deterministic(value, vectorized=True), np.full(TARGET.size, 0.0125)
+
+
+def failing_seeds():
+    """A simulator that breaks for one seed in four."""
+
+    def simulate(x, seed):
+        return np.inf if seed % 4 == 0 else seeded_distance(x, seed)
+
+    return gs.Seeded(simulate), start()
+
+
+def raising_components():
+    """A component in eight raises."""
+
+    def value(x, i):
+        if i % 8 == 3:
+            raise ArithmeticError("no value")
+        return deviation(x, i)
+
+    return gs.FiniteSum(value, len(ROWS)), start()
+
+
+def broken_beyond():
+    """No value at all once the first coordinate is above 0.2."""
+    return gs.Deterministic(lambda x: distance(x) if x[0] < 0.2 else np.nan), start()
+
+
+def zigzag():
+    """Triangle waves of slope ±1 and period 2 along one coordinate each: far steps see unrelated slopes."""
+
+    def value(X, i):
+        return np.abs((X[np.arange(len(X)), i % X.shape[1]] + 0.37 * i) % 2 - 1)
+
+    return gs.FiniteSum(value, 40, vectorized=True), start()
+
+
+def far_from_zero():
+    """Values so large that their differences are mostly rounding."""
+    return gs.Deterministic(lambda X: 1e11 + distances(X), vectorized=True), start()
+
+
+def run(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **settings: Any) -> None:
+    """Add a run of `minimize`."""
+    if not {"max_evals", "max_iter"} & settings.keys():
+        settings["max_evals"] = MOST_EVALS
+    settings.setdefault("rng", 7)
+    add(name, lambda: plain(gs.minimize(*make(), method, **settings)))
+
+
+def resumed(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **settings: Any) -> None:
+    """Add a run that the callback stops at half of its budget, and that then goes on from its file."""
+    settings = {"max_evals": MOST_EVALS, "rng": 7, **settings}
+
+    def stop_halfway(intermediate_result):
+        if intermediate_result.nfev + intermediate_result.ngev >= settings["max_evals"] // 2:
+            raise StopIteration
+
+    def play():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.npz"
+            half = gs.minimize(*make(), method, callback=stop_halfway, checkpoint=path, **settings)
+            whole = gs.minimize(*make(), method, checkpoint=path, **settings)
+        return {"half": [half.status.name, half.nit], **plain(whole)}
+
+    add(name, play)
+
+
+def add_names() -> None:
+    """Every method by its name alone, and with a few of its options."""
+    for method in ("auto", "gfm", "gfm+", "ws-gfm", "ws-gfm+", "one-phase", "zo-o2nc"):
+        run(f"{method} by name, bare", bare, method)
+        run(f"{method} by name, FiniteSum in rows", finite_sum_rows, method)
+        run(f"{method} by name, Seeded", seeded, method)
+    for method in ("singd", "psingd", "o2nc"):
+        run(f"{method} by name, Deterministic", maxq, method)
+        run(f"{method} by name, FiniteSum in rows", quadratics, method)
+    for method in ("ingd", "pingd", "cutting-plane"):
+        run(f"{method} by name, Deterministic", maxq, method)
+        run(f"{method} by name, chained LQ", chained_lq, method)
+    run("auto by name, no limit at all", chained_lq, "auto", max_evals=None, max_iter=None)
+    run("auto by name, larger budget", quadratics, "auto", max_evals=4000)
+    run("gfm by name with delta", finite_sum, "gfm", options={"delta": 0.05})
+    run("gfm by name with all options", finite_sum, "gfm", options={"delta": 0.05, "step_size": 0.01})
+    run("gfm+ by name with batches", finite_sum_rows, "gfm+", options={"batch_size": 3, "epoch_length": 4})
+    run("zo-o2nc by name with ogd", deterministic_rows, "zo-o2nc", options={"learner": "ogd"})
+
+
+def add_oracles() -> None:
+    """The default and GFM on every kind of function."""
+    kinds = {
+        "bare noisy": bare_noisy,
+        "Deterministic": deterministic,
+        "Deterministic in rows": deterministic_rows,
+        "FiniteSum": finite_sum,
+        "Expectation": expectation,
+        "Expectation in rows": expectation_rows,
+        "Seeded in rows": seeded_rows,
+        "Unreplayable": unreplayable,
+        "Unreplayable in rows": unreplayable_rows,
+        "svm": svm,
+        "phase retrieval": phase_retrieval,
+    }
+    for kind, make in kinds.items():
+        run(f"auto, {kind}", make, "auto")
+        run(f"GFM, {kind}", make, gs.GFM(0.2, 0.01, 3))
+    for kind in ("Expectation", "Seeded in rows", "svm"):
+        run(f"GFMPlus, {kind}", kinds[kind], gs.GFMPlus(0.2, 0.01, 5, 2))
+
+
+def add_settings() -> None:
+    """Every method as an object, with its settings and step rules."""
+    run("GFM orthogonal", crescent, gs.GFM(0.1, 0.01, 5, directions="orthogonal"))
+    run("GFM orthogonal, larger batch than d", finite_sum_rows, gs.GFM(0.1, 0.01, 7, directions="orthogonal"))
+    run("GFM loo", crescent, gs.GFM(0.1, 0.01, 5, estimator="loo"))
+    run("GFM loo, FiniteSum", finite_sum_rows, gs.GFM(0.1, 0.01, 8, estimator="loo"))
+    run("GFM linear decay", finite_sum, gs.GFM(0.1, LinearDecay(0.02)))
+    run("GFM linear decay with its own end", finite_sum, gs.GFM(0.1, LinearDecay(0.02, 200)))
+    run("GFM halve on plateau", deterministic_rows, gs.GFM(0.1, HalveOnPlateau(0.05, 5), 2))
+    run("GFM inverse sqrt", expectation_rows, gs.GFM(0.1, InverseSqrt(0.1), 2))
+    run("GFM calibrated", maxq, gs.GFM(0.1, Calibrated(3.0, 250)))
+    run("GFMPlus large batch", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 6, 2, 15))
+    run("GFMPlus coin", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 6, 2, 15, restart="coin"))
+    run("GFMPlus momentum", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 6, 2, momentum=0.3))
+    run("GFMPlus orthogonal", crescent, gs.GFMPlus(0.1, 0.01, 5, 4, directions="orthogonal"))
+    run("GFMPlus loo", seeded, gs.GFMPlus(0.1, 0.01, 5, 4, estimator="loo"))
+    run("GFMPlus calibrated", quadratics, gs.GFMPlus(0.1, Calibrated(2.0, 60), 5, 2))
+    run("GFMPlus halve on plateau", deterministic, gs.GFMPlus(0.1, HalveOnPlateau(0.05, 4), 5, 2))
+    run("GFMPlus whose corrections do not help", zigzag, gs.GFMPlus(0.01, 0.5, 20, 3), max_evals=1000)
+    run("OnePhase", finite_sum, gs.OnePhase(0.05, 0.02, 2))
+    run("OnePhase linear decay", expectation, gs.OnePhase(0.05, LinearDecay(0.05)))
+    run("WarmStart GFM GFM", finite_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFM(0.1, 0.01, 4)))
+    run("WarmStart GFM GFMPlus", finite_sum_rows, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFMPlus(0.1, 0.01, 5, 2)))
+    run(
+        "WarmStart with iterations",
+        expectation_rows,
+        gs.WarmStart(gs.GFM(0.05, InverseSqrt(0.1)), gs.GFMPlus(0.1, 0.01, 5, 2), iterations=60),
+    )
+    run("WarmStart GFMPlus GFM", seeded, gs.WarmStart(gs.GFMPlus(0.1, 0.02, 5, 2), gs.GFM(0.1, LinearDecay(0.02))))
+    run("WarmStart OnePhase GFM", crescent, gs.WarmStart(gs.OnePhase(0.05, 0.02), gs.GFM(0.1, 0.01)))
+    run("WarmStart GFM ZOO2NC", quadratics, gs.WarmStart(gs.GFM(0.05, 0.02), gs.ZOO2NC(0.2, 10)))
+    run("WarmStart GFM SINGD", maxq, gs.WarmStart(gs.GFM(0.05, 0.01), gs.SINGD(0.1, 1.0, 1.0)))
+    run("ZOO2NC", finite_sum_rows, gs.ZOO2NC(0.3, 12, batch_size=2))
+    run("ZOO2NC ogd", deterministic_rows, gs.ZOO2NC(0.3, 12, step_size=0.01, learner="ogd"))
+    run("ZOO2NC radii given", crescent, gs.ZOO2NC(0.5, 8, rho=0.1, displacement=0.02, directions="orthogonal"))
+    run("SINGD", quadratics, gs.SINGD(0.1, 1.0, 2.0))
+    run("SINGD perturbed", maxq, gs.SINGD(0.1, 1.0, 2.0, beta=0.8, perturb_radius=1e-3))
+    run("PSINGD", maxq, gs.PSINGD(0.1, 1.0, 2.0))
+    run("INGD", rosenbrock, gs.INGD(0.05, 0.1))
+    run("INGD with a Lipschitz constant", maxq, gs.INGD(0.1, 0.2, lipschitz=20.0), max_evals=2000)
+    run("PINGD", rosenbrock, gs.PINGD(0.05, 0.1, perturb_radius=1e-4))
+    run("CuttingPlane", rosenbrock, gs.CuttingPlane(0.05, 0.1))
+    run("O2NC", finite_sum_rows, gs.O2NC(0.2, 10))
+    run("O2NC ogd", maxq, gs.O2NC(0.2, 10, step_size=0.05, learner="ogd"))
+
+
+def add_places() -> None:
+    """Workers, sets, scales."""
+    run("workers, GFM", finite_sum, gs.GFM(0.1, 0.01, 8), workers=2, max_evals=300)
+    run("workers, GFMPlus by name", deterministic, "gfm+", workers=2, max_evals=300)
+    run("workers, auto on a bare function", bare, "auto", workers=2, max_evals=300)
+    run("workers, ZOO2NC in rows", finite_sum_rows, gs.ZOO2NC(0.2, 5, batch_size=4), workers=2, max_evals=300)
+    box = [(-0.5, 0.8), (-0.2, None), (None, None), (0.0, 1.5)]
+    run("bounds, auto", deterministic_rows, "auto", bounds=box)
+    run("bounds, GFM", finite_sum, gs.GFM(0.1, 0.02, 2), bounds=box)
+    run("bounds, GFMPlus", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 5, 2), bounds=box)
+    run("bounds, GFM by name on a bare function", bare, "gfm", bounds=box)
+    run("bounds, WarmStart", seeded, gs.WarmStart(gs.GFM(0.05, 0.02), gs.GFM(0.1, 0.01)), bounds=box)
+    run("bounds narrower than delta", finite_sum, gs.GFM(0.5, 0.02), bounds=[(-0.2, 0.2)] * 4)
+    run("bounds, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), bounds=[(0.5, 5.0)] * 3 + [(-5.0, -0.5)] * 3)
+    ball = gs.projection.L2Ball(np.zeros(4), 1.0)
+    run("L2 ball, auto", deterministic_rows, "auto", projection=ball)
+    run("L2 ball, GFM", finite_sum_rows, gs.GFM(0.1, 0.02, 2), projection=ball)
+    run("L2 ball, ZOO2NC", finite_sum_rows, gs.ZOO2NC(0.2, 10), projection=ball)
+    run("simplex, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), projection=gs.projection.Simplex(2.0))
+    run(
+        "projection of one's own, GFMPlus", seeded, gs.GFMPlus(0.1, 0.01, 5, 2), projection=lambda x: np.minimum(x, 0.9)
+    )
+    scale = [0.1, 1.0, 2.0, 10.0]
+    run("x_scale, auto", deterministic, "auto", x_scale=scale)
+    run("x_scale, GFM", finite_sum, gs.GFM(0.05, 0.002, 2), x_scale=scale)
+    run("x_scale, GFMPlus by name", expectation_rows, "gfm+", x_scale=0.5)
+    run("x_scale and bounds", finite_sum_rows, gs.GFM(0.05, 0.01), x_scale=[0.5, 1.0, 2.0, 1.0], bounds=box)
+    run("x_scale and L2 ball, SINGD", finite_sum_rows, gs.SINGD(0.1, 1.0, 2.0), x_scale=scale, projection=ball)
+
+
+def add_failures() -> None:
+    """Values that fail, and what the library warns of."""
+    run("failing points, auto", failing_points, "auto")
+    run("failing points, GFM", failing_points, gs.GFM(0.1, 0.01, 3))
+    run("failing points, GFM by name", failing_points, "gfm")
+    run("failing points, GFMPlus", failing_points, gs.GFMPlus(0.1, 0.01, 5, 4, 20))
+    run("failing seeds, GFM", failing_seeds, gs.GFM(0.1, 0.01, 3))
+    run("failing seeds, WarmStart", failing_seeds, gs.WarmStart(gs.GFM(0.05, 0.02, 2), gs.GFMPlus(0.1, 0.01, 5, 3)))
+    run("failing seeds, loo", failing_seeds, gs.GFM(0.1, 0.01, 8, estimator="loo"))
+    run("caught exceptions, auto", raising_components, "auto", catch=ArithmeticError)
+    run("caught exceptions, GFM", raising_components, gs.GFM(0.1, 0.01, 3), catch=(ValueError, ArithmeticError))
+    run("caught exceptions, ZOO2NC", raising_components, gs.ZOO2NC(0.2, 10, batch_size=3), catch=ArithmeticError)
+    run("broken, GFM", broken_beyond, gs.GFM(0.05, 0.02, 2))
+    run("rounding errors, GFM", far_from_zero, gs.GFM(1e-5, 0.01))
+    run("caught exceptions, workers", raising_components, gs.GFM(0.1, 0.01, 8), catch=ArithmeticError, workers=2)
+
+
+def add_ends() -> None:
+    """Criteria, limits, output rules and certificates."""
+    run("target, auto", deterministic_rows, "auto", stop=gs.stop.Target(2.0), max_evals=3000)
+    run("target, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), stop=gs.stop.Target(0.8, samples=50), max_evals=3000)
+    run("target out of reach", seeded, gs.GFM(0.1, 0.01), stop=gs.stop.Target(0.0))
+    run("target, INGD", crescent, gs.INGD(0.05, 0.01), stop=gs.stop.Target(3.0))
+    stationary = gs.stop.Stationary(0.5, 0.7, max_evals=600)
+    run("stationary, GFM", shell, gs.GFM(0.1, 0.05), stop=stationary, max_evals=6000)
+    run("stationary, GFMPlus", finite_sum_rows, gs.GFMPlus(0.2, 0.02, 5, 4), stop=stationary, max_evals=6000)
+    run("stationary, auto", maxq, "auto", stop=gs.stop.Stationary(0.01, 0.01, every=5), max_evals=4000)
+    run("two criteria", maxq, gs.GFM(0.1, 0.01), stop=[gs.stop.Target(0.5), gs.stop.Target(1.5)], max_evals=4000)
+    for output in ("last", "random", "average", "best"):
+        run(f"output {output}, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), output=output)
+        run(f"output {output}, GFMPlus by name", crescent, "gfm+", output=output)
+    run("output average, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), output="average")
+    run("output best, ZOO2NC", deterministic_rows, gs.ZOO2NC(0.2, 10), output="best")
+    run("output random, WarmStart", seeded, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFM(0.1, 0.01)), output="random")
+    run("max_iter only, GFM", finite_sum, gs.GFM(0.1, LinearDecay(0.02), 2), max_iter=100)
+    run("max_iter only, GFM random", finite_sum_rows, gs.GFM(0.1, 0.02), max_iter=150, output="random")
+    run("max_iter only, WarmStart", seeded, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFMPlus(0.1, 0.01, 5, 2)), max_iter=90)
+    run("max_iter only, CuttingPlane", rosenbrock, gs.CuttingPlane(0.05, 0.01), max_iter=8)
+    run("max_iter and max_evals", deterministic, "auto", max_iter=120, max_evals=5000)
+    run("very few evaluations, auto", deterministic, "auto", max_evals=20)
+    run("very few evaluations, GFMPlus", finite_sum, gs.GFMPlus(0.1, 0.01, 5, 4), max_evals=15)
+    run("one evaluation, bare", bare, gs.GFM(0.1, 0.01), max_evals=1)
+    run("stationarity, auto", deterministic_rows, "auto", stationarity=(0.3, 2.5), max_evals=3000)
+    run("stationarity, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), stationarity=(0.5, 1.0), max_evals=3000)
+    run("stationarity, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), stationarity=(0.2, 0.5))
+
+
+def add_resumed() -> None:
+    """Runs that are stopped at half of their budget and go on from a file."""
+    resumed("resume, auto", deterministic_rows, "auto")
+    resumed("resume, bare", bare, gs.GFM(0.1, 0.01, 2))
+    resumed("resume, GFM by name", finite_sum, "gfm")
+    resumed("resume, GFMPlus", seeded, gs.GFMPlus(0.1, HalveOnPlateau(0.05, 4), 5, 2), output="best")
+    resumed("resume, GFMPlus coin", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 6, 2, restart="coin"))
+    resumed("resume, WarmStart", expectation, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFMPlus(0.1, 0.01, 5, 2)))
+    resumed("resume, ZOO2NC", finite_sum_rows, gs.ZOO2NC(0.2, 10))
+    resumed("resume, SINGD", quadratics, gs.SINGD(0.1, 1.0, 2.0))
+    resumed("resume, INGD", rosenbrock, gs.INGD(0.02, 0.001))
+    resumed("resume, bounds and failures", failing_points, gs.GFM(0.1, 0.01), output="average", bounds=[(-1, 1)] * 4)
+
+
+def add_many() -> None:
+    """Several seeds at once."""
+
+    def play():
+        res = gs.minimize_many(*finite_sum_rows(), gs.GFM(0.1, 0.02), seeds=3, processes=1, max_evals=MOST_EVALS)
+        return {"x": res.x.tolist(), "fun": res.fun.tolist(), "nfev": res.nfev.tolist()}
+
+    add("minimize_many", play)
+
+
+def jitted_sum():
+    """The finite sum in machine code."""
+    from numba import njit
+
+    @njit
+    def component(x, i, rows, offsets):
+        total = -offsets[i]
+        for j in range(x.size):
+            total += rows[i, j] * x[j]
+        return abs(total)
+
+    return gs.FiniteSum(component, len(ROWS), args=(ROWS, OFFSETS)), start()
+
+
+def jitted_failing_sum():
+    """The finite sum in machine code, with NaN for the components that have a large entry."""
+    from numba import njit
+
+    @njit
+    def component(x, i, rows, offsets):
+        if rows[i, 0] > 1.0:
+            return np.nan
+        total = -offsets[i]
+        for j in range(x.size):
+            total += rows[i, j] * x[j]
+        return abs(total)
+
+    return gs.FiniteSum(component, len(ROWS), args=(ROWS, OFFSETS)), start()
+
+
+def jitted_deterministic():
+    """A deterministic function in machine code."""
+    from numba import njit
+
+    @njit
+    def value(x, centre):
+        total = 0.0
+        for j in range(x.size):
+            total += (j + 1) * abs(x[j] - centre)
+        return total
+
+    return gs.Deterministic(value, args=(0.7,)), np.zeros(5)
+
+
+def compiled(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **settings: Any) -> None:
+    """Add a run in machine code."""
+    run(f"compiled, {name}", make, method, compiled=True, **settings)
+
+
+def add_compiled() -> None:
+    """Whole loops in machine code."""
+    compiled("GFM", jitted_sum, gs.GFM(0.1, 0.02))
+    compiled("GFM batch", jitted_sum, gs.GFM(0.1, 0.02, 4), output="average")
+    compiled("GFM linear decay", jitted_sum, gs.GFM(0.1, LinearDecay(0.02)), output="random")
+    compiled("GFM calibrated", jitted_sum, gs.GFM(0.1, Calibrated(3.0, 280)))
+    compiled("GFM Deterministic", jitted_deterministic, gs.GFM(0.1, InverseSqrt(0.1)), max_iter=200)
+    compiled("GFM by name", jitted_sum, "gfm")
+    compiled("GFM failing", jitted_failing_sum, gs.GFM(0.1, 0.02, 4))
+    compiled("GFM target", jitted_sum, gs.GFM(0.1, 0.02), stop=gs.stop.Target(0.8, samples=50), max_evals=3000)
+    compiled("GFM stationarity", jitted_sum, gs.GFM(0.1, 0.02), stationarity=(0.5, 1.0), max_evals=3000)
+    compiled("GFMPlus", jitted_sum, gs.GFMPlus(0.1, 0.02, 5, 2))
+    compiled("GFMPlus random", jitted_sum, gs.GFMPlus(0.1, LinearDecay(0.03), 5, 2, 20), output="random")
+    compiled("GFMPlus by name", jitted_deterministic, "gfm+", output="average")
+    compiled("OnePhase", jitted_sum, gs.OnePhase(0.05, 0.02, 2))
+    compiled("WarmStart GFM GFMPlus", jitted_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFMPlus(0.1, 0.01, 5, 2)))
+    compiled("WarmStart with iterations", jitted_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFM(0.1, 0.01, 2), 80))
+    compiled("ws-gfm+ by name", jitted_sum, "ws-gfm+")
+    compiled("auto", jitted_sum, "auto")
+    compiled("auto Deterministic", jitted_deterministic, "auto")
+    compiled("ZOO2NC", jitted_sum, gs.ZOO2NC(0.3, 12, batch_size=2))
+    compiled("ZOO2NC by name", jitted_deterministic, "zo-o2nc")
+    compiled("long GFM", jitted_sum, gs.GFM(0.1, LinearDecay(0.02)), max_evals=200_000)
+    compiled("long GFMPlus", jitted_sum, gs.GFMPlus(0.1, 0.02, 5, 2), max_evals=100_000)
+    compiled("long auto", jitted_sum, "auto", max_evals=200_000)
+    run("jitted but not compiled", jitted_sum, gs.GFM(0.1, 0.02), compiled=False)
+    run("jitted, compiled unasked", jitted_deterministic, gs.GFM(0.1, 0.02, 2))
+    run("jitted in bounds", jitted_sum, gs.GFM(0.1, 0.02, 2), bounds=[(-0.5, 0.9)] * 4)
+    resumed("compiled, resume GFM", jitted_sum, gs.GFM(0.1, LinearDecay(0.02), 2), compiled=True)
+    resumed("compiled, resume WarmStart", jitted_sum, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFM(0.1, 0.01)), compiled=True)
+
+
+class Network:
+    """A fixed random network of two layers on 6×6 images in four classes; batches do not matter."""
+
+    def __init__(self, kind: type = np.float64, outputs: str = "logits") -> None:
+        rng = np.random.default_rng(8)
+        self.first = rng.normal(size=(10, 36)) / 3
+        self.second = rng.normal(size=(4, 10))
+        self.kind = kind
+        self.outputs = outputs
+
+    def __call__(self, x):
+        pixels = np.asarray(x, np.float64).reshape(len(x), -1) - 0.5
+        hidden = np.maximum(np.einsum("kd,hd->kh", pixels, self.first), 0.0)
+        scores = np.einsum("kh,ch->kc", hidden, self.second).astype(self.kind)
+        if self.outputs == "logits":
+            return scores
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return weights / weights.sum(axis=1, keepdims=True)
+
+
+IMAGES = np.random.default_rng(9).random((8, 6, 6)).astype(np.float32)
+LABELS = Network()(IMAGES).argmax(axis=1)
+LABELS[-1] = (LABELS[-1] + 1) % 4  # misclassified from the start
+
+
+def attacked(name: str, model: Network | None = None, labels: Any = LABELS, **settings: Any) -> None:
+    """Add an attack."""
+    settings = {"radius": 0.06, "max_queries": 300, "seed": 3, **settings}
+    add(f"attack, {name}", lambda: plain_attack(attack(model or Network(), IMAGES, labels, **settings)))
+
+
+def add_attacks() -> None:
+    """Attacks on a small network."""
+    attacked("default")
+    attacked("default, l2", norm="l2", radius=0.4)
+    attacked("default, targeted", targets=(LABELS + 2) % 4, radius=0.15)
+    attacked("default, one target, no labels", labels=None, targets=1, radius=0.15)
+    attacked("default, no labels", labels=None)
+    attacked("default, free", queries="free")
+    attacked("default, small batches", chunk=7, at_once=3)
+    attacked("default, probabilities", Network(outputs="probabilities"))
+    attacked("default, float32", Network(np.float32))
+    attacked("default, small radius", radius=0.01, max_queries=200)
+    attacked("no search", method=SignAveraging(search=None, batch_size=6))
+    attacked("no search, tiles, l2", method=SignAveraging(search=None, resolution=3, release=4), norm="l2", radius=0.4)
+    attacked("GFM", method=gs.GFM(0.02, 0.003, 4))
+    attacked("GFM, l2, free", method=gs.GFM(0.02, 0.003, 4), norm="l2", radius=0.4, queries="free")
+    attacked("GFM loo", method=gs.GFM(0.02, HalveOnPlateau(0.005, 5), 8, estimator="loo"))
+    attacked("GFMPlus", method=gs.GFMPlus(0.02, 0.003, 5, 2))
+    attacked("WarmStart", method=gs.WarmStart(gs.GFM(0.02, 0.005), gs.GFMPlus(0.02, 0.003, 5, 2)))
+    attacked("ZOO2NC", method=gs.ZOO2NC(0.05, 10))
+
+
+for group in (
+    add_names,
+    add_oracles,
+    add_settings,
+    add_places,
+    add_failures,
+    add_ends,
+    add_resumed,
+    add_many,
+    add_compiled,
+    add_attacks,
+):
+    group()
+
+
+def load() -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """Return the recorded tag and the recorded runs."""
+    recorded = json.loads(FILE.read_text(encoding="utf-8"))
+    return recorded["tag"], recorded["runs"]
+
+
+def save(runs: dict[str, dict[str, Any]]) -> None:
+    """Write the runs with this machine's tag, one a line and in the order of their definitions."""
+    lines = [f"{json.dumps(name)}: {json.dumps(runs[name], ensure_ascii=False)}" for name in RUNS if name in runs]
+    text = ",\n".join(lines)
+    FILE.write_text(f'{{"tag": {json.dumps(tag())},\n"runs": {{\n{text}\n}}}}\n', encoding="utf-8")
+
+
+def main() -> int:
+    """Record runs, or name those that differ from the record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the runs; all of them if none is named")
+    parser.add_argument("--record", action="store_true", help="write their results into golden.json")
+    given = parser.parse_args()
+    for name in given.names:
+        if name not in RUNS:
+            parser.error(f"There is no golden run called {name!r}.")
+    names = given.names or list(RUNS)
+    recorded_tag, recorded = load() if FILE.exists() else (tag(), {})
+    same_machine = recorded_tag == tag()
+    if given.record:
+        if given.names and not same_machine:
+            parser.error("The record is from other libraries or another processor: record all runs, or none.")
+        save((recorded if given.names else {}) | {name: repeat(name) for name in names})
+        return 0
+    differing = 0
+    for name in names:
+        if name in LONG and not same_machine:
+            continue
+        parts = differences(recorded.get(name, {}), repeat(name), same_machine)
+        if parts:
+            differing += 1
+            print(f"{name}: {', '.join(parts)}")
+    print(f"{differing} of {len(names)} runs differ.")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
