@@ -1,11 +1,14 @@
 """Downloads, folders and caches: what happens when a file, a server or the network is not as it should be."""
 
 import contextlib
+import dataclasses
+import http.client
 import http.server
 import re
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +20,22 @@ from test_datasets import TEXT, cache, check_toy, file_of, idx, packed
 __all__ = ["cache"]  # a fixture
 
 
+class Unencrypted(http.client.HTTPConnection):
+    """What stands in for https on this machine: an https address without a certificate."""
+
+    def __init__(self, host, *, context=None, check_hostname=None, **settings):
+        super().__init__(host, **settings)
+
+
 class Server:
     """A server on this machine: it can break off, refuse ranges or give something else; it keeps what it was asked."""
 
     def __init__(self):
         self.files, self.asked = {}, []
         self.ranges, self.break_after, self.lengths, self.shift = True, None, True, 0
+        self.said = {}  # headers in place of the right ones
+        self.leads_to = {}  # redirects
+        self.sent = 0
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -33,11 +46,17 @@ class Server:
                 pass
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/"
+        self.url = f"https://127.0.0.1:{self.http.server_address[1]}/"
 
     def answer(self, handler):
         body, wanted = self.files.get(handler.path[1:]), handler.headers.get("Range")
         self.asked.append(wanted)
+        if handler.path[1:] in self.leads_to:
+            handler.send_response(302)
+            handler.send_header("Location", self.leads_to[handler.path[1:]])
+            handler.end_headers()
+            self.send(handler, body or b"")
+            return
         if body is None:
             handler.send_error(404)
             return
@@ -48,16 +67,26 @@ class Server:
             handler.send_error(416)
             return
         handler.send_response(206 if wanted and self.ranges else 200)
+        for name, value in self.said.items():
+            handler.send_header(name, value)
         if self.lengths:
             handler.send_header("Content-Length", str(len(body) - start))
             if wanted and self.ranges:
                 handler.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         handler.end_headers()
-        handler.wfile.write(body[start : None if self.break_after is None else start + self.break_after])
+        self.send(handler, body[start : None if self.break_after is None else start + self.break_after])
+
+    def send(self, handler, body):
+        """Write a body until nobody listens any more, counting its bytes."""
+        with contextlib.suppress(ConnectionError):
+            for start in range(0, len(body), 1 << 16):
+                handler.wfile.write(body[start : start + (1 << 16)])
+                self.sent += len(body[start : start + (1 << 16)])
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    monkeypatch.setattr(http.client, "HTTPSConnection", Unencrypted)
     it = Server()
     thread = threading.Thread(target=it.http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -144,9 +173,6 @@ def test_a_part_of_something_else_is_thrown_away_and_the_download_starts_again(t
     (cache / "libsvm").mkdir(parents=True)
     (cache / "libsvm" / f"{toy}.part").write_bytes(b"z" * 10)
     server.lengths = lengths
-    if not lengths:  # it may as well have been cut, so that it is kept until the server has nothing more to give
-        with pytest.raises(datasets.DownloadError, match=r"it ended after \d+ bytes, too early"):
-            datasets.load("toy")
     check_toy(*datasets.load("toy"))
     assert server.asked[-1] is None
     assert not list(cache.rglob("*.part"))
@@ -192,7 +218,7 @@ def test_a_file_that_the_server_does_not_have_is_a_download_error(toy, server):
 def test_no_network_is_a_download_error_that_says_what_to_do(monkeypatch):
     with contextlib.closing(http.server.HTTPServer(("127.0.0.1", 0), None).socket) as free:
         port = free.getsockname()[1]
-    source = datasets.Source((file_of("toy", TEXT, f"http://127.0.0.1:{port}/"),), 4, 4, "libsvm")
+    source = datasets.Source((file_of("toy", TEXT, f"https://127.0.0.1:{port}/"),), 4, 4, "libsvm")
     monkeypatch.setitem(datasets.SOURCES, "toy", source)
     with pytest.raises(datasets.DownloadError, match=r"could not be downloaded.*without a network, put the file into"):
         datasets.load("toy")
@@ -201,13 +227,155 @@ def test_no_network_is_a_download_error_that_says_what_to_do(monkeypatch):
 def test_two_processes_that_want_the_same_file_download_it_once(toy, server, cache):
     source = datasets.SOURCES["toy"].files[0]
     program = (
-        "import sys, time; from goldstein import datasets as d\n"
-        f"d.SOURCES['toy'] = d.Source((d.File({source.name!r}, {source.url!r}, {source.sha256!r}),), 4, 4, 'libsvm')\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import http.client, test_downloads; http.client.HTTPSConnection = test_downloads.Unencrypted\n"
+        "from goldstein import datasets as d; from goldstein.datasets import File\n"
+        f"d.SOURCES['toy'] = d.Source(({source!r},), 4, 4, 'libsvm')\n"
         "print(d.load('toy')[0].nnz)"
     )
     runs = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [run.communicate()[0].strip() for run in runs] == ["4", "4"]
     assert server.asked == [None]
+
+
+# Sizes
+
+
+FAR_TOO_LONG = 1 << 26
+
+
+def files_in(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+
+
+@pytest.mark.parametrize("length", ["as it is", "unknown", "no number", "of the right file, in chunks"])
+def test_a_download_ends_as_soon_as_it_is_longer_than_the_file(toy, server, cache, length):
+    right = server.files[toy]
+    server.files[toy] = right + bytes(FAR_TOO_LONG)
+    server.lengths = length == "as it is"
+    if length == "no number":
+        server.said = {"Content-Length": "9" * 5_000}
+    if length == "of the right file, in chunks":
+        server.said = {"Content-Length": str(len(right)), "Transfer-Encoding": "chunked"}
+        head = f"{len(server.files[toy]):x}\r\n".encode()
+        server.files[toy] = head + server.files[toy] + b"\r\n0\r\n\r\n"
+    seen = []
+    with pytest.raises(datasets.ChecksumError) as failure:
+        datasets.fetch("toy", progress=lambda *news: seen.append(news[1]))
+    assert str(failure.value) == (
+        f"{server.url}{toy} gave another file than it should, which was not kept: "
+        f"it is longer than the expected {len(right)} bytes."
+    )
+    assert max(seen, default=0) <= len(right) + 1
+    assert server.sent < FAR_TOO_LONG
+    assert server.asked == [None]
+    assert files_in(cache) == []
+
+
+@pytest.mark.parametrize("length", ["99999999999999999999", "-1", "many"])
+def test_a_length_that_is_none_does_not_keep_a_right_file_away(toy, server, length):
+    server.lengths, server.said = False, {"Content-Length": length}
+    check_toy(*datasets.load("toy"))
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_part_longer_than_the_file_is_thrown_away_and_the_download_starts_again(toy, server, cache, ranges):
+    server.ranges = ranges
+    (cache / "libsvm").mkdir(parents=True)
+    (cache / "libsvm" / f"{toy}.part").write_bytes(server.files[toy] + b"more")
+    check_toy(*datasets.load("toy"))
+    assert files_in(cache / "libsvm") == [toy]
+
+
+def test_a_server_that_adds_too_much_to_a_part_is_stopped(toy, server, cache):
+    right = server.files[toy]
+    (cache / "libsvm").mkdir(parents=True)
+    (cache / "libsvm" / f"{toy}.part").write_bytes(right[:10])
+    server.files[toy], server.lengths = right + bytes(FAR_TOO_LONG), False
+    with pytest.raises(datasets.ChecksumError, match=f"it is longer than the expected {len(right)} bytes"):
+        datasets.load("toy")
+    assert server.asked == ["bytes=10-", None]
+    assert server.sent < FAR_TOO_LONG
+    assert files_in(cache) == []
+
+
+@pytest.mark.parametrize("name", ["toy.bz2", "toy.gz"])
+@pytest.mark.parametrize("where", ["a folder", "a server", "a server that tells no length"])
+def test_an_archive_is_unpacked_no_further_than_its_content_should_be_long(
+    name, where, server, tmp_path, cache, monkeypatch
+):
+    right = file_of(name, TEXT, server.url)
+    server.files[name] = packed(name, bytes(FAR_TOO_LONG))
+    server.lengths = where == "a server"
+    file = dataclasses.replace(right, packed=len(server.files[name]) + 1)
+    monkeypatch.setitem(datasets.SOURCES, "toy", datasets.Source((file,), 4, 4, "libsvm"))
+    (tmp_path / name).write_bytes(server.files[name])
+    folder = tmp_path if where == "a folder" else None
+    tracemalloc.start()
+    with pytest.raises(datasets.ChecksumError, match=f"holds more than the expected {len(TEXT)} bytes\\.$"):
+        datasets.load("toy", folder)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < FAR_TOO_LONG / 4
+    assert files_in(cache) == []
+    assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["toy", "toy.bz2", "toy.gz"])
+def test_content_of_the_right_length_is_read_to_its_end_and_verified(name, tmp_path):
+    content = TEXT * 50_000  # more than one block
+    (tmp_path / name).write_bytes(packed(name, content))
+    assert datasets.verify(tmp_path / name, file_of(name, content)) == content
+    other = content[:-1] + b"8"
+    (tmp_path / name).write_bytes(packed(name, other))
+    with pytest.raises(datasets.ChecksumError, match="its content has SHA-256"):
+        datasets.verify(tmp_path / name, file_of(name, content))
+
+
+@pytest.mark.parametrize("why", ["not there", "broken at once", "not https"])
+def test_a_download_that_brought_nothing_leaves_nothing(toy, server, cache, why, monkeypatch):
+    if why == "not there":
+        server.files.clear()
+    elif why == "broken at once":
+        server.break_after = 0
+    else:
+        source = datasets.Source((file_of(toy, TEXT, server.url.replace("https", "http")),), 4, 4, "libsvm")
+        monkeypatch.setitem(datasets.SOURCES, "toy", source)
+    with pytest.raises(datasets.DownloadError):
+        datasets.load("toy")
+    assert files_in(cache) == []
+
+
+# Addresses
+
+
+@pytest.mark.parametrize("scheme", ["http", "HTTP", "ftp", "file"])
+def test_only_https_is_asked(scheme, server, toy, monkeypatch):
+    source = datasets.Source((file_of(toy, TEXT, server.url.replace("https", scheme)),), 4, 4, "libsvm")
+    monkeypatch.setitem(datasets.SOURCES, "toy", source)
+    with pytest.raises(datasets.DownloadError, match=f"{scheme}://.* is no https address"):
+        datasets.load("toy")
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("scheme", ["https", "http", "ftp"])
+def test_a_redirect_is_followed_to_https_only(scheme, server, toy):
+    server.files["elsewhere"] = server.files.pop(toy)
+    server.leads_to[toy] = server.url.replace("https", scheme) + "elsewhere"
+    if scheme == "https":
+        check_toy(*datasets.load("toy"))
+        return
+    with pytest.raises(datasets.DownloadError, match=f"{scheme}://.*elsewhere is no https address"):
+        datasets.load("toy")
+    assert len(server.asked) == 1
+
+
+def test_the_body_of_a_redirect_is_not_read(server, toy):
+    server.files["elsewhere"] = server.files[toy]
+    server.files[toy] = bytes(FAR_TOO_LONG)
+    server.leads_to[toy] = server.url + "elsewhere"
+    check_toy(*datasets.load("toy"))
+    assert server.sent < FAR_TOO_LONG
 
 
 @pytest.fixture

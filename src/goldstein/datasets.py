@@ -2,8 +2,8 @@
 
 `load` gives the six LIBSVM sets of the paper's first experiment, `load_images` MNIST and Fashion-MNIST. A file is
 taken from the folder given, or else from the folder that the environment variable GOLDSTEIN_DATA names; without
-either, from the user's cache, where it is downloaded to once. Its content, decompressed, must have the known SHA-256.
-Parsed data are kept in the cache in a form that loads at once.
+either, from the user's cache, where it is downloaded to once, over https. Its content, decompressed, must have the
+known SHA-256. Parsed data are kept in the cache in a form that loads at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ += ["load", "load_images", "local_path", "verify"]
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+FASHION = "https://fashion-mnist.s3.eu-central-1.amazonaws.com/"
 
 
 @dataclass(frozen=True)
@@ -48,46 +48,64 @@ class Source:
     folder: str
 
 
-def _libsvm(rows: int, features: int, **hashes: str) -> Source:
-    files = tuple(File(name, LIBSVM + name, sha256) for name, sha256 in hashes.items())
+def _libsvm(rows: int, features: int, *files: File) -> Source:
     return Source(files, rows, features, "libsvm")
 
 
-def _idx(base: str, folder: str, hashes: tuple[str, ...]) -> Source:
-    names = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-    files = tuple(File(name, base + name, sha256) for name, sha256 in zip(names, hashes, strict=True))
+def _text(name: str, size: int, sha256: str, packed: int | None = None) -> File:
+    return File(name, LIBSVM + name, sha256, size, size if packed is None else packed)
+
+
+def _idx(base: str, folder: str, *archives: tuple[int, str]) -> Source:
+    """Return a set of four files, given by the bytes of each archive and the hash of its content."""
+    sizes = {
+        "train-images-idx3-ubyte.gz": 16 + 60_000 * 784,
+        "train-labels-idx1-ubyte.gz": 8 + 60_000,
+        "t10k-images-idx3-ubyte.gz": 16 + 10_000 * 784,
+        "t10k-labels-idx1-ubyte.gz": 8 + 10_000,
+    }
+    files = tuple(
+        File(name, base + name, sha256, size, packed)
+        for (name, size), (packed, sha256) in zip(sizes.items(), archives, strict=True)
+    )
     return Source(files, 70_000, 784, folder)
 
 
 SOURCES = {
-    "a9a": _libsvm(48_842, 123, **{
-        "a9a": "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
-        "a9a.t": "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
-    }),
-    "w8a": _libsvm(64_700, 300, **{
-        "w8a": "6a9fa8fd5f524303240a5db07d4b3d4a51e8b7b4b20a914105d8e3e8c81640f2",
-        "w8a.t": "618929ecb01bebb841daec4cae4aa07b97832d29b08652452775598929547fde",
-    }),
-    "covtype": _libsvm(581_012, 54, **{
-        "covtype.libsvm.binary.scale.bz2": "859809c092ca933e1a8cc1cfa15e33b56cb11651e4e0a5b52b702abc315a6c0f",
-    }),
-    "ijcnn1": _libsvm(49_990, 22, **{
-        "ijcnn1.bz2": "16506cad788cf7c9607454150ed1994788204bac2ff4c9cb3b320036b6950d3f",
-    }),
-    "mushrooms": _libsvm(8_124, 112, mushrooms="f39a4eb628dc61a7d43760815b061c9e497aa728ce1ad8bde57a09ef6043b538"),
-    "phishing": _libsvm(11_055, 68, phishing="0cf66ef36604c393da9359b2e5d894a2df8aee31fd184633cefa138add2ef08a"),
-    "mnist": _idx(MNIST, "mnist", (
-        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    )),
-    "fashion-mnist": _idx(FASHION, "fashion-mnist", (
-        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-    )),
+    "a9a": _libsvm(48_842, 123,
+        _text("a9a", 2_329_875, "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"),
+        _text("a9a.t", 1_164_628, "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9"),
+    ),
+    "w8a": _libsvm(64_700, 300,
+        _text("w8a", 3_478_238, "6a9fa8fd5f524303240a5db07d4b3d4a51e8b7b4b20a914105d8e3e8c81640f2"),
+        _text("w8a.t", 1_045_870, "618929ecb01bebb841daec4cae4aa07b97832d29b08652452775598929547fde"),
+    ),
+    "covtype": _libsvm(581_012, 54,
+        _text("covtype.libsvm.binary.scale.bz2", 71_183_474,
+              "859809c092ca933e1a8cc1cfa15e33b56cb11651e4e0a5b52b702abc315a6c0f", packed=8_216_081),
+    ),
+    "ijcnn1": _libsvm(49_990, 22,  # its text is known, its archive only to be about as long
+        _text("ijcnn1.bz2", 7_744_897,
+              "16506cad788cf7c9607454150ed1994788204bac2ff4c9cb3b320036b6950d3f", packed=1_400_000),
+    ),
+    "mushrooms": _libsvm(8_124, 112,
+        _text("mushrooms", 879_712, "f39a4eb628dc61a7d43760815b061c9e497aa728ce1ad8bde57a09ef6043b538"),
+    ),
+    "phishing": _libsvm(11_055, 68,
+        _text("phishing", 3_620_168, "0cf66ef36604c393da9359b2e5d894a2df8aee31fd184633cefa138add2ef08a"),
+    ),
+    "mnist": _idx(MNIST, "mnist",
+        (9_912_422, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
+        (28_881, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
+        (1_648_877, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
+        (4_542, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+    ),
+    "fashion-mnist": _idx(FASHION, "fashion-mnist",
+        (26_421_880, "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888"),
+        (29_515, "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"),
+        (4_422_102, "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b"),
+        (5_148, "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"),
+    ),
 }  # fmt: skip
 
 PathLike = str | os.PathLike[str]
