@@ -263,13 +263,13 @@ def test_equal_seeds_give_equal_certificates():
 
 BAD = [
     ({"oracle": abs}, "oracle such as"),
-    ({"x": [np.inf]}, "vector of finite"),
+    ({"x": [np.inf]}, "x must be finite"),
     ({"x": [1e30]}, "lost in the rounding"),
-    ({"delta": -1.0}, "delta must be positive"),
-    ({"epsilon": 0.0}, "epsilon must be positive"),
-    ({"epsilon": "small"}, "epsilon must be a number"),
+    ({"delta": -1.0}, "delta must be a positive number"),
+    ({"epsilon": 0.0}, "epsilon must be a positive number"),
+    ({"epsilon": "small"}, "epsilon must be a positive number"),
     ({"f_lower": np.nan}, "f_lower must be a number"),
-    ({"f_lower": np.inf}, "f_lower must be below f"),
+    ({"f_lower": np.inf}, "f_lower must be a number below f"),
     ({"confidence": 0.2}, "confidence must be"),
     ({"max_evals": 0}, "max_evals must be a whole number"),
     ({"rng": -1}, "rng must be"),

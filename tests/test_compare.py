@@ -134,10 +134,10 @@ def test_the_table_is_aligned(change):
     ("change", "error", "words"),
     [
         ({"d": 2.5}, TypeError, "d must be a whole number"),
-        ({"epsilon": 0}, ValueError, "epsilon must be positive"),
+        ({"epsilon": 0}, ValueError, "epsilon must be a positive number"),
         ({"gap": None}, ValueError, "needs gap"),
-        ({"constants": "good"}, ValueError, '"sharp" or "paper"'),
-        ({"radius": -1}, ValueError, "radius must be positive"),
+        ({"constants": "good"}, ValueError, "constants must be one of sharp, paper"),
+        ({"radius": -1}, ValueError, "radius must be a positive number"),
     ],
 )
 def test_a_comparison_checks_its_arguments(change, error, words):
@@ -295,14 +295,14 @@ def noisy(x):
         (gs.Unreplayable(noisy), [0.0], {}, ValueError, "an Unreplayable oracle cannot give"),
         (gs.Deterministic(noisy), [[0.0]], {}, ValueError, "x0 must be a vector"),
         (gs.Deterministic(noisy), [np.nan], {}, ValueError, "x0 must be finite"),
-        (gs.Deterministic(noisy), [0.0], {"delta": 0.0}, ValueError, "delta must be positive"),
-        (gs.Deterministic(noisy), [0.0], {"delta": "small"}, TypeError, "delta must be a number"),
-        (gs.Deterministic(noisy), [0.0], {"max_evals": 59}, ValueError, "max_evals must be at least 60, got 59"),
+        (gs.Deterministic(noisy), [0.0], {"delta": 0.0}, ValueError, "delta must be a positive number"),
+        (gs.Deterministic(noisy), [0.0], {"delta": "small"}, TypeError, "delta must be a positive number"),
+        (gs.Deterministic(noisy), [0.0], {"max_evals": 59}, ValueError, "a whole number of at least 60, got 59"),
         (gs.Deterministic(noisy), [0.0], {"max_evals": 1e3}, TypeError, "max_evals must be a whole number"),
         (gs.Deterministic(noisy), [0.0], {"f_lower": np.inf}, ValueError, "f_lower must be a finite number"),
-        (gs.Deterministic(noisy), [0.0], {"f_lower": "0"}, ValueError, "f_lower must be a finite number"),
+        (gs.Deterministic(noisy), [0.0], {"f_lower": "0"}, TypeError, "f_lower must be a finite number"),
         (gs.Deterministic(noisy), [0.0], {"f_lower": 1.0}, ValueError, "f_lower = 1 is no lower bound"),
-        (gs.Deterministic(noisy), [0.0], {"rng": -1}, TypeError, "rng must be a seed"),
+        (gs.Deterministic(noisy), [0.0], {"rng": -1}, ValueError, "rng must be a seed"),
         (gs.Deterministic(lambda x: np.nan), [0.0], {}, ValueError, "failed, so nothing can be measured"),
     ],
 )

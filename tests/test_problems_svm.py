@@ -258,7 +258,7 @@ def test_a_known_infimum_can_be_given_and_the_problem_travels():
     [
         (lambda A, b: capped_l1_svm(A, b[:-1]), "A has 60 rows but b has 59 labels"),
         (lambda A, b: capped_l1_svm(A, (b + 1) / 2), "labels −1 and +1"),
-        (lambda A, b: capped_l1_svm(A, b, regularisation=-1), "regularisation must be a number of at least 0"),
+        (lambda A, b: capped_l1_svm(A, b, regularisation=-1), "regularisation must be a finite number of at least 0"),
         (lambda A, b: capped_l1_svm(A, b, cap=0), "cap must be a positive number"),
         (lambda A, b: capped_l1_svm(A[0], b), "A must be a matrix"),
         (lambda A, b: capped_l1_svm(A, b, weights=b), "weights must be 60 numbers of at least 0"),

@@ -17,23 +17,23 @@ from theory_arguments import SMALL, counted, plan
     ("method", "change", "error", "words"),
     [
         ("sgd", {}, ValueError, "gfm, gfm\\+, ws-gfm, ws-gfm\\+, one-phase"),
-        ("gfm", {"constants": "exact"}, ValueError, '"sharp" or "paper"'),
-        ("gfm", {"parameters": "tuned"}, ValueError, '"repaired" or "printed"'),
-        ("gfm", {"L": 0}, ValueError, "L must be positive"),
-        ("gfm", {"delta": -1.0}, ValueError, "delta must be positive"),
-        ("gfm", {"epsilon": math.nan}, ValueError, "epsilon must be positive"),
-        ("gfm", {"epsilon": math.inf}, ValueError, "epsilon must be positive and finite"),
-        ("gfm", {"gap": 0}, ValueError, "gap must be positive"),
-        ("ws-gfm", {"radius": 0}, ValueError, "radius must be positive"),
-        ("gfm", {"d": 0}, ValueError, "d must be positive"),
-        ("gfm", {"d": 2.5}, TypeError, "d must be a whole number, got float"),
+        ("gfm", {"constants": "exact"}, ValueError, "constants must be one of sharp, paper"),
+        ("gfm", {"parameters": "tuned"}, ValueError, "parameters must be one of repaired, printed"),
+        ("gfm", {"L": 0}, ValueError, "L must be a positive number"),
+        ("gfm", {"delta": -1.0}, ValueError, "delta must be a positive number"),
+        ("gfm", {"epsilon": math.nan}, ValueError, "epsilon must be a positive number"),
+        ("gfm", {"epsilon": math.inf}, ValueError, "epsilon must be a positive number"),
+        ("gfm", {"gap": 0}, ValueError, "gap must be a positive number"),
+        ("ws-gfm", {"radius": 0}, ValueError, "radius must be a positive number"),
+        ("gfm", {"d": 0}, ValueError, "d must be a whole number of at least 1, got 0"),
+        ("gfm", {"d": 2.5}, TypeError, "d must be a whole number of at least 1, got 2.5"),
         ("gfm", {"d": True}, TypeError, "d must be a whole number"),
-        ("gfm", {"L": "1"}, TypeError, "L must be a number, got str"),
+        ("gfm", {"L": "1"}, TypeError, "L must be a positive number, got '1'"),
         ("gfm", {"gap": None}, ValueError, '"gfm" needs gap'),
         ("ws-gfm", {}, ValueError, '"ws-gfm" needs radius'),
         ("ws-gfm+", {}, ValueError, '"ws-gfm\\+" needs radius'),
         ("one-phase", {}, ValueError, '"one-phase" needs radius'),
-        ("gfm", {"batch_size": 0}, ValueError, "batch_size must be positive"),
+        ("gfm", {"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1"),
         ("gfm+", {"batch_size": 4}, ValueError, 'for "gfm" only'),
         ("gfm", {"L": 1e200}, ValueError, "range of floating point"),
         ("gfm", {"epsilon": 1e-90}, ValueError, "range of floating point"),
@@ -55,9 +55,9 @@ def test_numpy_numbers_and_easy_goals_are_welcome():
 
 
 def test_constants_check_their_arguments():
-    with pytest.raises(ValueError, match="delta must be positive"):
+    with pytest.raises(ValueError, match="delta must be a positive number"):
         theory.constants(3, 1, 0)
-    with pytest.raises(ValueError, match='"sharp" or "paper"'):
+    with pytest.raises(ValueError, match="constants must be one of sharp, paper"):
         theory.constants(3, 1, 1, kind="best")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.state import pack, unpack
 
 FORMAT = 1
@@ -45,8 +46,7 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str], every: float = 60.0) -> None:
         self.path = Path(path)
-        if not every >= 0:
-            raise ValueError(f"every must be a number of seconds ≥ 0, got {every!r}.")
+        every = arguments.number("every", every, "a number of seconds ≥ 0", lambda given: given >= 0)
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"The checkpoint's folder {self.path.parent} does not exist.")
         self.every = float(every)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.compiled import is_jitted
 from goldstein.history import COLUMNS
 from goldstein.methods import Method
@@ -113,12 +114,14 @@ def minimize_many(
     for name in ("rng", "workers", "checkpoint"):
         if name in kwargs:
             raise TypeError(f"minimize_many takes no {name}: each run has its own seed and its own core.")
-    wanted = list(range(seeds)) if isinstance(seeds, int | np.integer) else [int(seed) for seed in seeds]
-    if not wanted:
-        raise ValueError("seeds must hold at least one seed.")
-    if processes is not None and processes < 1:
-        raise ValueError(f"processes must be at least 1, got {processes!r}.")
-    starts = np.asarray(x0, float)
+    if isinstance(seeds, Iterable):
+        wanted = [arguments.count("each of seeds", seed, least=0) for seed in seeds]
+        if not wanted:
+            raise ValueError("seeds must hold at least one seed.")
+    else:
+        wanted = list(range(arguments.count("seeds", seeds)))
+    processes = arguments.optional_count("processes", processes)
+    starts = arguments.reals("x0", x0, "a vector of real numbers, or one for each seed")
     if starts.ndim == 2 and len(starts) != len(wanted):
         raise ValueError(f"x0 has {len(starts)} rows for {len(wanted)} seeds.")
 

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.checkpoint import Checkpoint
 from goldstein.evaluate import Catch, Evaluator, check_workers
 from goldstein.loop import Kernel, Session, drive
 from goldstein.methods import Method, resolve
-from goldstein.methods.base import as_generator, as_point
 from goldstein.oracle import Deterministic, Oracle, Unreplayable
 from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
 from goldstein.query import Array, Query
 from goldstein.result import Result, Status
-from goldstein.stationarity.arguments import as_positive
 from goldstein.stop import Criterion
 
 
@@ -121,16 +120,14 @@ def minimize(
     >>> bool(res.fun < 0.1), res.nfev <= 10_000
     (True, True)
     """
-    x = as_point(x0)
-    scale = _scale(x_scale, x.size)
-    caught = _exceptions(catch)
-    _check_limit("max_evals", max_evals)
-    _check_limit("max_iter", max_iter)
-    if output is not None and output not in OUTPUTS:
-        raise ValueError(f"output must be None or one of {', '.join(OUTPUTS)}; got {output!r}.")
-    for name, hook in (("callback", callback), ("monitor", monitor)):
-        if hook is not None and not callable(hook):
-            raise TypeError(f"{name} must be a callable or None, got {type(hook).__name__}.")
+    x = arguments.point("x0", x0)
+    scale = arguments.optional_scales("x_scale", x_scale, x.size)
+    caught = arguments.exceptions("catch", catch)
+    max_evals = arguments.optional_count("max_evals", max_evals)
+    max_iter = arguments.optional_count("max_iter", max_iter)
+    output = arguments.optional_one_of("output", output, OUTPUTS)
+    callback = arguments.optional_callable("callback", callback)
+    monitor = arguments.optional_callable("monitor", monitor)
     notes = []
     if max_evals is None and max_iter is None:
         max_evals = 1000 * (x.size + 1)
@@ -142,8 +139,9 @@ def minimize(
     if stationarity is not None:
         if np.shape(stationarity) != (2,):
             raise ValueError(f"stationarity must be a pair (delta, epsilon), got {stationarity!r:.80}.")
-        stationarity = (as_positive("delta", stationarity[0]), as_positive("epsilon", stationarity[1]))
-    generator = as_generator(rng)
+        delta, epsilon = stationarity
+        stationarity = (arguments.positive("delta", delta), arguments.positive("epsilon", epsilon))
+    generator = arguments.generator(rng)
     criteria = _criteria(stop)
     file = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
 
@@ -276,30 +274,6 @@ def _kernel(
     if wanted:
         raise ValueError(reason)
     return None
-
-
-def _scale(x_scale: npt.ArrayLike | None, d: int) -> Array | None:
-    if x_scale is None:
-        return None
-    try:
-        scale = np.asarray(x_scale, float)
-    except (TypeError, ValueError):
-        scale = np.array(np.nan)
-    if scale.shape not in ((), (d,)) or not (np.isfinite(scale) & (scale > 0)).all():
-        raise ValueError(f"x_scale must be a positive number or {d} of them.")
-    return np.broadcast_to(scale, (d,)).copy()
-
-
-def _exceptions(catch: Any) -> Catch:
-    kinds = (catch,) if isinstance(catch, type) else tuple(catch) if isinstance(catch, Iterable) else (catch,)
-    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-        raise TypeError("catch must be exception types, such as catch=(ValueError, ArithmeticError).")
-    return kinds
-
-
-def _check_limit(name: str, value: Any) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-        raise ValueError(f"{name} must be a whole number of at least 1, or None; got {value!r}.")
 
 
 def _criteria(stop: Any) -> tuple[Criterion, ...]:

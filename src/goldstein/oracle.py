@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.query import Array, Query, Sampler, Samples
 
 FAILED = np.nan
@@ -48,14 +49,12 @@ class Oracle:
     ) -> None:
         if not callable(fun):
             raise TypeError(f"{type(self).__name__} needs a callable, got {type(fun).__name__}.")
-        if grad is not None and not callable(grad):
-            raise TypeError(f"grad must be a callable or None, got {type(grad).__name__}.")
         if not isinstance(args, tuple | list):
             args = (args,)
         self.fun = fun
         self.args = tuple(args)
         self.vectorized = bool(vectorized)
-        self.grad = grad
+        self.grad = arguments.optional_callable("grad", grad)
 
     @property
     def differentiable(self) -> bool:
@@ -181,9 +180,7 @@ class FiniteSum(Oracle):
         grad: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(fun, args, vectorized, grad)
-        if not isinstance(n, int | np.integer) or n < 1:
-            raise ValueError(f"n is the number of components, a whole number of at least 1; got {n!r}.")
-        self.n = int(n)
+        self.n = arguments.count("n", n)
 
     @property
     def sample(self) -> Sampler:

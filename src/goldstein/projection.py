@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds
 
+from goldstein import arguments
 from goldstein.query import Array
 
 
@@ -42,7 +43,10 @@ class Box:
     upper: npt.ArrayLike
 
     def __post_init__(self) -> None:
-        lower, upper = np.broadcast_arrays(np.asarray(self.lower, float), np.asarray(self.upper, float))
+        wanted = "real numbers, ±inf where there is none"
+        lower, upper = np.broadcast_arrays(
+            arguments.reals("Lower bounds", self.lower, wanted), arguments.reals("Upper bounds", self.upper, wanted)
+        )
         if np.isnan(lower).any() or np.isnan(upper).any():
             raise ValueError("Bounds must not be NaN; use ±inf where there is none.")
         if (lower > upper).any():
@@ -50,8 +54,9 @@ class Box:
             raise ValueError(
                 f"Bounds are crossed: lower {lower.flat[where]} above upper {upper.flat[where]} at {where}."
             )
-        object.__setattr__(self, "lower", lower)
-        object.__setattr__(self, "upper", upper)
+        if (lower == np.inf).any() or (upper == -np.inf).any():
+            raise ValueError("Bounds must leave room for a finite point: no lower bound is inf and no upper one -inf.")
+        arguments.keep(self, lower=lower, upper=upper)
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
         lower, upper = self._inside(margin)
@@ -85,9 +90,8 @@ def linf_ball(
     center: npt.ArrayLike, radius: float, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf
 ) -> Box:
     """Return the box of points within `radius` of `center` in every coordinate, cut to lower ≤ x ≤ upper."""
-    if not radius > 0:
-        raise ValueError(f"radius must be positive, got {radius!r}.")
-    middle = np.asarray(center, float)
+    radius = _length("radius", radius)
+    middle = arguments.reals("center", center, "a vector of real numbers")
     return Box(np.maximum(middle - radius, lower), np.minimum(middle + radius, upper))
 
 
@@ -99,9 +103,8 @@ class L2Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        if not self.radius > 0:
-            raise ValueError(f"radius must be positive, got {self.radius!r}.")
-        object.__setattr__(self, "center", np.asarray(self.center, float))
+        center = arguments.reals("center", self.center, "a vector of real numbers")
+        arguments.keep(self, center=center, radius=_length("radius", self.radius))
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
         offset = x - np.asarray(self.center)
@@ -122,8 +125,7 @@ class Simplex:
     total: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.total > 0:
-            raise ValueError(f"total must be positive, got {self.total!r}.")
+        arguments.keep(self, total=arguments.positive("total", self.total))
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
         ordered = np.sort(x)[::-1]
@@ -144,9 +146,12 @@ class _Callable:
         self.project, self.scale = project, scale
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
-        out = np.asarray(self.project(x if self.scale is None else x * self.scale), float)
+        answer = self.project(x if self.scale is None else x * self.scale)
+        out = arguments.reals("What projection returns", answer, "a vector of real numbers")
         if out.shape != x.shape:
             raise ValueError(f"projection returned shape {out.shape} for a point of shape {x.shape}.")
+        if not np.isfinite(out).all() and np.isfinite(x).all():
+            raise ValueError(f"projection returned {arguments.shown(out)} for a finite point.")
         return out if self.scale is None else out / self.scale
 
     def holds(self, margin: float) -> bool:
@@ -154,6 +159,11 @@ class _Callable:
 
     def scaled(self, scale: Array) -> Projection:
         return _Callable(self.project, scale)
+
+
+def _length(name: str, value: Any) -> float:
+    """Return a positive number that may be infinite."""
+    return arguments.number(name, value, "a positive number", lambda given: given > 0)
 
 
 def as_projection(bounds: Any, projection: Any, d: int) -> Projection | None:

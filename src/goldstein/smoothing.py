@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.query import Array, Sampler, Samples
 
 Mask = npt.NDArray[np.bool_]
@@ -132,8 +133,7 @@ class LeaveOneOut:
     evaluations = 1
 
     def __post_init__(self) -> None:
-        if self.group_size is not None and self.group_size < 2:
-            raise ValueError(f"group_size must be at least 2, got {self.group_size!r}.")
+        arguments.keep(self, group_size=arguments.optional_count("group_size", self.group_size, least=2))
 
     def _group(self, b: int, stochastic: bool) -> int:
         return self.group_size or (2 if stochastic else b)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.state import State
 
 Clock = Any  # a number, or an array of them
@@ -44,11 +45,6 @@ class StepRule(ABC):
         """
 
 
-def _positive(name: str, value: float) -> None:
-    if not (np.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a positive number, got {value!r}.")
-
-
 @dataclass(frozen=True)
 class Schedule(StepRule):
     """A rule that is known beforehand: it depends on the clock alone, not on values."""
@@ -56,7 +52,7 @@ class Schedule(StepRule):
     step_size: float
 
     def __post_init__(self) -> None:
-        _positive("step_size", self.step_size)
+        arguments.keep(self, step_size=arguments.positive("step_size", self.step_size))
 
     @abstractmethod
     def at(self, nit: Clock, progress: Clock | None) -> Clock:
@@ -82,6 +78,10 @@ class LinearDecay(Schedule):
     """
 
     iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        arguments.keep(self, iterations=arguments.optional_count("iterations", self.iterations))
 
     def at(self, nit: Clock, progress: Clock | None) -> Clock:
         if self.iterations is not None:
@@ -123,9 +123,13 @@ class HalveOnPlateau(StepRule):
     minimum: float = 0.0
 
     def __post_init__(self) -> None:
-        _positive("step_size", self.step_size)
-        if self.patience < 1 or not 0 < self.factor < 1 or self.minimum < 0:
-            raise ValueError("HalveOnPlateau needs patience ≥ 1, 0 < factor < 1 and minimum ≥ 0.")
+        arguments.keep(
+            self,
+            step_size=arguments.positive("step_size", self.step_size),
+            patience=arguments.count("patience", self.patience),
+            factor=arguments.share("factor", self.factor),
+            minimum=arguments.not_negative("minimum", self.minimum),
+        )
 
     def init(self) -> Plateau:
         return Plateau(self.step_size)
@@ -172,9 +176,12 @@ class Calibrated(StepRule):
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive("radius", self.radius)
-        _positive("iterations", self.iterations)
-        _positive("power", self.power)
+        arguments.keep(
+            self,
+            radius=arguments.positive("radius", self.radius),
+            iterations=arguments.count("iterations", self.iterations),
+            power=arguments.positive("power", self.power),
+        )
 
     @property
     def span(self) -> float:
@@ -197,6 +204,4 @@ def as_rule(step_size: float | StepRule) -> StepRule:
     """Return a number as the constant rule; a rule as it is."""
     if isinstance(step_size, StepRule):
         return step_size
-    if isinstance(step_size, bool) or not isinstance(step_size, int | float | np.number):
-        raise TypeError(f"step_size must be a number or a rule from goldstein.steps, got {type(step_size).__name__}.")
-    return Constant(float(step_size))
+    return Constant(arguments.positive("step_size", step_size, "a positive number or a rule from goldstein.steps"))

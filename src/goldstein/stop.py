@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
 
@@ -61,8 +62,11 @@ class Target(Criterion):
     samples: int = 200
 
     def __post_init__(self) -> None:
-        if np.isnan(self.fun) or self.samples < 1:
-            raise ValueError("Target needs a number to reach and at least one sample to confirm it with.")
+        arguments.keep(
+            self,
+            fun=arguments.number("fun", self.fun, "a number to reach"),
+            samples=arguments.count("samples", self.samples),
+        )
 
     @property
     def message(self) -> str:  # type: ignore[override]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.lockstep import Course, Terms, merge
 from goldstein.attack.loss import OUTPUTS
@@ -113,6 +114,7 @@ def attack(
     """
     if not callable(model):
         raise TypeError(f"The model must be callable, got {type(model).__name__}.")
+    bounds = arguments.interval("bounds", bounds, "(smallest, largest) pixel")
     z = _images(images, bounds)
     n, shape = len(z), z.shape[1:]
     classes = np.full(n, -1) if labels is None else _labels("labels", labels, z.shape)
@@ -120,7 +122,15 @@ def attack(
     if goals is not None and (goals == classes).any():
         raise ValueError(f"A target equals its image's label, at {int(np.argmax(goals == classes))}.")
     outputs = getattr(model, "outputs", "logits") if outputs is None else outputs
-    _check(norm, radius, margin, outputs, max_queries, seed, chunk, at_once, queries)
+    norm = arguments.one_of("norm", norm, NORMS)
+    outputs = arguments.one_of("outputs", outputs, OUTPUTS)
+    queries = arguments.one_of("queries", queries, QUERIES)
+    radius = arguments.positive("radius", radius)
+    margin = arguments.positive("margin", margin)
+    max_queries = arguments.count("max_queries", max_queries)
+    chunk = arguments.count("chunk", chunk)
+    at_once = arguments.optional_count("at_once", at_once)
+    seed = arguments.count("seed", seed, least=0)
     chosen = _method(method, shape, norm, radius)
     terms = Terms(
         chosen, norm, radius, bounds, margin, outputs, goals is not None, max_queries, seed, queries == "inside"
@@ -209,7 +219,7 @@ def _method(method: Method | None, shape: tuple[int, ...], norm: str, radius: fl
 
 def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[np.floating]:
     z = np.asarray(images)
-    low, high = _pair(bounds)
+    low, high = bounds
     if not np.issubdtype(z.dtype, np.floating):
         raise TypeError(f"images must be floating point with pixels in {bounds}, got {z.dtype}; divide by 255 first.")
     if z.ndim < 2:
@@ -219,21 +229,6 @@ def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[n
     if z.size and not (z.min() >= low and z.max() <= high):  # false for NaN too
         raise ValueError(f"images must have pixels in [{low:g}, {high:g}], got [{z.min():g}, {z.max():g}].")
     return z
-
-
-def _pair(bounds: Any) -> tuple[float, float]:
-    try:
-        low, high = bounds
-    except (TypeError, ValueError):
-        low = high = None
-    if not (_number(low) and _number(high) and low < high):
-        raise ValueError(f"bounds must be (smallest, largest) pixel, got {bounds!r}.")
-    return low, high
-
-
-def _number(value: Any) -> bool:
-    given = np.asarray(value)
-    return given.ndim == 0 and given.dtype.kind in "iuf"
 
 
 def _for_each(targets: npt.ArrayLike, n: int) -> npt.NDArray[Any]:
@@ -252,35 +247,6 @@ def _labels(name: str, given: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDAr
     if n and labels.min() < 0:
         raise ValueError(f"{name} must be classes from 0 on, got {labels.min()}.")
     return labels.astype(np.int64)
-
-
-def _check(
-    norm: str,
-    radius: float,
-    margin: float,
-    outputs: str,
-    max_queries: int,
-    seed: int,
-    chunk: int,
-    at_once: int | None,
-    queries: str,
-) -> None:
-    for name, value, known in (("norm", norm, NORMS), ("outputs", outputs, OUTPUTS), ("queries", queries, QUERIES)):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-    for name, number in (("radius", radius), ("margin", margin)):
-        if not (_number(number) and np.isfinite(number) and number > 0):
-            raise ValueError(f"{name} must be a positive number, got {number!r}.")
-    for name, count, least in (
-        ("max_queries", max_queries, 1),
-        ("chunk", chunk, 1),
-        ("at_once", at_once, 1),
-        ("seed", seed, 0),
-    ):
-        if count is None and name == "at_once":
-            continue
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, got {count!r}.")
 
 
 def _bar(progress: bool | Progress, n: int) -> AbstractContextManager[Progress]:

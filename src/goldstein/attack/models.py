@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.query import Array
 
 ROWS = 64
@@ -48,9 +49,9 @@ class FixedRows:
     def __init__(self, model: Callable[[Images], Any], rows: int = ROWS, outputs: str = "logits") -> None:
         if not callable(model):
             raise TypeError(f"The model must be callable, got {type(model).__name__}.")
-        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
-            raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}.")
-        self.model, self.rows, self.outputs = model, int(rows), outputs
+        self.model = model
+        self.rows = arguments.count("rows", rows)
+        self.outputs = outputs
 
     def __call__(self, images: Images) -> Array:
         """Return the scores of the images."""

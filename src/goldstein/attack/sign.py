@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.attack.region import Region
 from goldstein.attack.tiles import CoarseToFine, tiles
 from goldstein.methods.base import Context
@@ -133,11 +134,12 @@ class SignAveraging(ZerothOrder):
             resolution=self.resolution,
             release=self.release,
         )
-        if self.step is not None and self.step not in STEPS:
-            raise ValueError(f"step must be None or one of {', '.join(STEPS)}; got {self.step!r}.")
-        for name, value in (("weight", self.weight), ("radius", self.radius)):
-            if not (np.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a positive number, got {value!r}.")
+        arguments.optional_one_of("step", self.step, STEPS)
+        arguments.keep(
+            self,
+            weight=arguments.positive("weight", self.weight),
+            radius=arguments.positive("radius", self.radius),
+        )
 
     @property
     def uses_horizon(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.oracle import Oracle
 from goldstein.projection import Projection, as_projection
 from goldstein.query import Array, Query, Sampler
@@ -224,9 +225,14 @@ class Method(ABC):
         >>> run.nit, run.nfev
         (100, 800)
         """
-        x = as_point(x0)
+        x = arguments.point("x0", x0)
         context = Context(
-            as_generator(rng), sample, as_projection(None, projection, x.size), max_evals, max_iter, sample is not None
+            arguments.generator(rng),
+            sample,
+            as_projection(None, projection, x.size),
+            arguments.optional_count("max_evals", max_evals),
+            arguments.optional_count("max_iter", max_iter),
+            sample is not None,
         )
         return Run(self, x, context)
 
@@ -282,29 +288,3 @@ class Run:
         self._pending = None
         self.method.tell(self.state, self.context, query, answer)
         self.context.nfev += len(query)
-
-
-def as_point(x0: npt.ArrayLike) -> Array:
-    """Return x0 as a fresh finite vector, or say what is wrong with it."""
-    try:
-        if np.iscomplexobj(x0):
-            raise TypeError
-        x = np.array(x0, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError(f"x0 must be a vector of real numbers, got {x0!r:.80}.") from None
-    if x.ndim == 0:
-        x = x.reshape(1)
-    if x.ndim != 1 or x.size == 0:
-        raise ValueError(f"x0 must be a vector with at least one entry, got shape {x.shape}.")
-    if not np.isfinite(x).all():
-        raise ValueError("x0 must be finite in every coordinate.")
-    return x
-
-
-def as_generator(rng: int | np.random.Generator | None) -> np.random.Generator:
-    """Return a generator: itself, or a new one from a seed (None: from the system)."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    if rng is not None and (isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0):
-        raise TypeError(f"rng must be a seed (a whole number ≥ 0) or a numpy.random.Generator, got {rng!r:.80}.")
-    return np.random.default_rng(rng)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.methods.base import Context
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.query import Array, Query
@@ -107,13 +108,11 @@ class GFMPlus(ZerothOrder):
             batch_size=self.batch_size,
             large_batch_size=self.large_batch_size,
         )
-        if self.restart not in RESTARTS:
-            raise ValueError(f"restart must be one of {', '.join(RESTARTS)}; got {self.restart!r}.")
+        arguments.one_of("restart", self.restart, RESTARTS)
         if self.momentum is not None:
-            if isinstance(self.momentum, bool) or not isinstance(self.momentum, int | float | np.number):
-                raise TypeError(f"momentum must be a number in (0, 1] or None, got {self.momentum!r}.")
-            if not 0 < self.momentum <= 1:
-                raise ValueError(f"momentum must be a number in (0, 1] or None, got {self.momentum!r}.")
+            wanted = "a number in (0, 1] or None"
+            momentum = arguments.number("momentum", self.momentum, wanted, lambda given: 0 < given <= 1)
+            arguments.keep(self, momentum=momentum)
             if self.restart == "coin":
                 raise ValueError("With momentum only the first batch is large: there is no restart to toss for.")
         _ = self._rule

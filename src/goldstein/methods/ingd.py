@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.methods.base import Context, Method, MethodState
-from goldstein.methods.settings import check_number, check_optional
 from goldstein.query import Array, Query
 from goldstein.smoothing import ball
 
@@ -61,8 +61,11 @@ class Certifying(Method):
     deterministic_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_number("delta", self.delta)
-        check_number("epsilon", self.epsilon)
+        arguments.keep(
+            self,
+            delta=arguments.positive("delta", self.delta),
+            epsilon=arguments.positive("epsilon", self.epsilon),
+        )
 
     def finished(self, state: CertifyingState) -> str | None:
         if state.phase != "done":
@@ -223,7 +226,7 @@ class INGD(_Interpolated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_optional("lipschitz", self.lipschitz)
+        arguments.keep(self, lipschitz=arguments.optional_positive("lipschitz", self.lipschitz))
 
     def _begin(self, x: Array) -> INGDState:
         return INGDState(x)
@@ -300,7 +303,8 @@ class PINGD(_Interpolated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("perturb_radius", self.perturb_radius, "a share of ‖g‖ between 0 and 1", high=1.0)
+        wanted = "a share of ‖g‖ between 0 and 1"
+        arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, wanted))
 
     def _begin(self, x: Array) -> CertifyingState:
         return CertifyingState(x)

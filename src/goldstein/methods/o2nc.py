@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.methods.base import Context, Method
-from goldstein.methods.settings import check_count, check_number, check_optional
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.query import Array, Query
 
@@ -99,10 +99,12 @@ class _Blocks(Method):
     output: ClassVar[str] = "last"
 
     def _check_learner(self, block_length: int, step_size: float | None, learner: str) -> None:
-        check_count("block_length", block_length)
-        check_optional("step_size", step_size)
-        if not isinstance(learner, str) or learner not in LEARNERS:
-            raise ValueError(f"learner must be one of {', '.join(LEARNERS)}; got {learner!r:.80}.")
+        arguments.keep(
+            self,
+            block_length=arguments.count("block_length", block_length),
+            step_size=arguments.optional_positive("step_size", step_size),
+            learner=arguments.one_of("learner", learner, LEARNERS),
+        )
         if learner == "ogd" and step_size is None:
             raise ValueError("The learner ogd needs a positive step_size; adagrad finds its own.")
         if learner == "adagrad" and step_size is not None:
@@ -164,7 +166,7 @@ class O2NC(_Blocks):
     sees_values: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_number("delta", self.delta)
+        arguments.keep(self, delta=arguments.positive("delta", self.delta))
         self._check_learner(self.block_length, self.step_size, self.learner)
 
     def init(self, x: Array, context: Context) -> O2NCState:
@@ -242,8 +244,9 @@ class ZOO2NC(_Blocks, ZerothOrder):
         self._check(self.delta, batch_size=self.batch_size)
         self._check_learner(self.block_length, self.step_size, self.learner)
         if self.rho is not None:
-            check_number("rho", self.rho, f"a number between 0 and delta = {self.delta:g}", high=self.delta)
-        check_optional("displacement", self.displacement)
+            wanted = f"a number between 0 and delta = {self.delta:g}"
+            arguments.keep(self, rho=arguments.number("rho", self.rho, wanted, lambda given: 0 < given < self.delta))
+        arguments.keep(self, displacement=arguments.optional_positive("displacement", self.displacement))
 
     @property
     def uses_horizon(self) -> bool:

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.methods.base import Context, Method, MethodState
-from goldstein.methods.settings import check_number
 from goldstein.query import Array, Query
 from goldstein.smoothing import ball
 
@@ -105,10 +105,12 @@ class SINGD(Method):
 
     def __post_init__(self) -> None:
         for name in ("delta", "p", "q"):
-            check_number(name, getattr(self, name))
-        check_number("beta", self.beta, "a number in [0, 1)", high=1.0, zero=True)
+            arguments.keep(self, **{name: arguments.positive(name, getattr(self, name))})
+        beta = arguments.number("beta", self.beta, "a number in [0, 1)", lambda given: 0 <= given < 1)
+        arguments.keep(self, beta=beta)
         if self.perturb_radius is not None:
-            check_number("perturb_radius", self.perturb_radius, "a share of ‖m‖ between 0 and 1, or None", high=1.0)
+            wanted = "a share of ‖m‖ between 0 and 1, or None"
+            arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, wanted))
 
     @property
     def lookback(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.methods.base import Context, Method, MethodState
 from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.oracle import Oracle
@@ -58,8 +59,7 @@ class WarmStart(Method):
         for phase in (self.first, self.second):
             if not isinstance(phase, Method):
                 raise TypeError(f"WarmStart takes two method objects, got {type(phase).__name__}.")
-        if self.iterations is not None and (not isinstance(self.iterations, int) or self.iterations < 1):
-            raise ValueError(f"iterations must be a whole number of at least 1 or None, got {self.iterations!r}.")
+        arguments.keep(self, iterations=arguments.optional_count("iterations", self.iterations))
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.methods.base import Context, Method, MethodState
-from goldstein.methods.settings import check_count, check_number
 from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
 from goldstein.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
@@ -83,15 +83,14 @@ class ZerothOrder(Method):
 
     def _check(self, delta: float, **counts: int | None) -> None:
         """Validate the settings that all zeroth-order methods have."""
-        check_number("delta", delta)
+        arguments.keep(self, delta=arguments.positive("delta", delta))
         for name, count in counts.items():
-            if count is not None or name not in OPTIONAL:
-                check_count(name, count)
-        if self.directions not in DIRECTIONS:
-            raise ValueError(f"directions must be one of {', '.join(DIRECTIONS)}; got {self.directions!r}.")
-        if isinstance(self.estimator, str) and self.estimator not in ESTIMATORS:
-            raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}; got {self.estimator!r}.")
-        if not isinstance(self.estimator, str | Central | LeaveOneOut):
+            check = arguments.optional_count if name in OPTIONAL else arguments.count
+            arguments.keep(self, **{name: check(name, count)})
+        arguments.one_of("directions", self.directions, DIRECTIONS)
+        if isinstance(self.estimator, str):
+            arguments.one_of("estimator", self.estimator, ESTIMATORS)
+        elif not isinstance(self.estimator, Central | LeaveOneOut):
             raise TypeError(f"estimator must be a name or an estimator, got {type(self.estimator).__name__}.")
         for name, count in counts.items():
             if name.endswith("batch_size") and count is not None and not self._estimator.batch(int(count), True):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.oracle import Deterministic, FiniteSum
 from goldstein.query import Array, Query
 
@@ -151,13 +152,6 @@ def one_hot(active: npt.NDArray[np.intp], d: int) -> Array:
     return rows
 
 
-def whole_number(name: str, value: int, least: int = 1) -> int:
-    """Return a size after checking it, or say what was wrong."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return int(value)
-
-
 def radius(ball: float | None, x0: Array, minimiser: Array) -> float:
     """Return the radius of the ball on which a Lipschitz constant is stated.
 
@@ -166,6 +160,4 @@ def radius(ball: float | None, x0: Array, minimiser: Array) -> float:
     """
     if ball is None:
         return float(np.linalg.norm(np.asarray(x0) - minimiser)) + 1.0
-    if not 0 < ball < np.inf:
-        raise ValueError(f"ball is the radius around x0, a positive number, got {ball!r}.")
-    return float(ball)
+    return arguments.positive("ball", ball, "the radius around x0, a positive number")

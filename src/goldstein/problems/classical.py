@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import hilbert, solve_banded
 
-from goldstein.problems.base import Problem, Vectorised, deterministic, one_hot, radius, whole_number
+from goldstein import arguments
+from goldstein.problems.base import Problem, Vectorised, deterministic, one_hot, radius
 from goldstein.query import Array
 
 
@@ -56,7 +57,7 @@ def maxq(d: int = 20, ball: float | None = None) -> Problem:
 
     Starts at x_i = i for i ≤ d/2 and −i beyond.
     """
-    index = np.arange(1, whole_number("d", d) + 1)
+    index = np.arange(1, arguments.count("d", d) + 1)
     x0 = np.where(index <= d // 2, index, -index)
     R = radius(ball, x0, np.zeros(d))
     return deterministic("maxq", _maxq, _maxq_grad, x0, np.zeros(d), 2 * (d + R), ball=R, convex=True)
@@ -67,7 +68,7 @@ def mxhilb(d: int = 10) -> Problem:
 
     Nearly flat in most directions: the Hilbert matrix is singular to rounding from d = 13 on.
     """
-    H = hilbert(whole_number("d", d))
+    H = hilbert(arguments.count("d", d))
     bound = np.linalg.norm(H[0])  # the first row is the longest
     start, zero = np.ones(d), np.zeros(d)
     return deterministic("mxhilb", partial(_mxhilb, H=H), partial(_mxhilb_grad, H=H), start, zero, bound, convex=True)
@@ -116,7 +117,7 @@ def active_faces(d: int = 10) -> Problem:
 
     Minimum 0 at 0, from (1, …, 1). Lipschitz everywhere, with constant √d near 0.
     """
-    x0 = np.ones(whole_number("d", d))
+    x0 = np.ones(arguments.count("d", d))
     return deterministic("active_faces", _faces, _faces_grad, x0, np.zeros(d), np.sqrt(d))
 
 
@@ -164,7 +165,7 @@ def chained_crescent2(d: int = 10, ball: float | None = None) -> Problem:
 
 
 def _chain(d: int) -> int:
-    return whole_number("d", d, least=2)
+    return arguments.count("d", d, least=2)
 
 
 def _linked(first: Array, second: Array) -> Array:

@@ -22,8 +22,9 @@ import numpy.typing as npt
 from scipy.integrate import quad
 from scipy.special import betainc, gammaln
 
+from goldstein import arguments
 from goldstein.oracle import Deterministic
-from goldstein.problems.base import Problem, one_hot, whole_number
+from goldstein.problems.base import Problem, one_hot
 from goldstein.query import Array
 
 
@@ -84,7 +85,7 @@ def cone(d: int = 10) -> Problem:
     the ball fill a cap of unit vectors of angle arcsin(δ/r). With V = r² + δ² + 2rδU, ∇f_δ(x) = E[1/√V] x, an
     integral over one variable; it equals min(1/r, 1/δ) ₂F₁(1/2, (1−d)/2; d/2 + 1; min(r/δ, δ/r)²) x.
     """
-    d = whole_number("d", d)
+    d = arguments.count("d", d)
     return Problem(
         name="cone",
         oracle=Deterministic(_cone, vectorized=True, grad=_cone_grad),
@@ -104,7 +105,7 @@ def shell(d: int = 10) -> Problem:
     With r = ‖x‖, dist(0, ∂_δ f(x)) is 0 if |r − 1| ≤ δ or r ≤ δ and √(1 − δ²/r²) otherwise (1 if d = 1). With
     V = r² + δ² + 2rδU, ∇f_δ(x) = E[sign(V − 1) / √V] x, an integral over one variable.
     """
-    d = whole_number("d", d)
+    d = arguments.count("d", d)
     return Problem(
         name="shell",
         oracle=Deterministic(_shell, vectorized=True, grad=_shell_grad),
@@ -129,11 +130,10 @@ def l1(d: int = 10, value_scale: float = 1.0, coordinate_scale: float = 1.0) -> 
     value_scale, coordinate_scale : float
         Positive numbers a and c.
     """
-    d = whole_number("d", d)
-    for name, scale in (("value_scale", value_scale), ("coordinate_scale", coordinate_scale)):
-        if not 0 < scale < np.inf:
-            raise ValueError(f"{name} must be a positive number, got {scale!r}.")
-    scales: dict[str, Any] = {"a": float(value_scale), "c": float(coordinate_scale)}
+    d = arguments.count("d", d)
+    value_scale = arguments.positive("value_scale", value_scale)
+    coordinate_scale = arguments.positive("coordinate_scale", coordinate_scale)
+    scales: dict[str, Any] = {"a": value_scale, "c": coordinate_scale}
     return Problem(
         name="l1",
         oracle=Deterministic(partial(_l1, **scales), vectorized=True, grad=partial(_l1_grad, **scales)),
@@ -153,7 +153,7 @@ def max_coordinate(d: int = 10) -> Problem:
     although no minimiser exists. In general it is 1/√m with m the number of coordinates that are largest
     somewhere on the ball.
     """
-    d = whole_number("d", d)
+    d = arguments.count("d", d)
     return Problem(
         name="max_coordinate",
         oracle=Deterministic(_largest, vectorized=True, grad=_largest_grad),
@@ -182,18 +182,12 @@ def negative_abs() -> Problem:
 
 
 def _unit(d: int, direction: npt.ArrayLike | None) -> Array:
-    d = whole_number("d", d)
-    e = np.ones(d) if direction is None else np.array(direction, dtype=np.float64)
+    d = arguments.count("d", d)
+    e = np.ones(d) if direction is None else arguments.reals("direction", direction, f"a vector of {d} finite numbers")
     length = np.linalg.norm(e)
     if e.shape != (d,) or not 0 < length < np.inf:
         raise ValueError(f"direction must be a vector of {d} finite numbers, not all 0; got shape {e.shape}.")
     return e / length
-
-
-def _positive(delta: float) -> float:
-    if not 0 < delta < np.inf:
-        raise ValueError(f"delta must be a positive number, got {delta!r}.")
-    return float(delta)
 
 
 def _marginal(t: Any, d: int) -> Any:
@@ -214,7 +208,7 @@ def _ridge_distance(x: Array, delta: float, e: Array) -> float:
 
 
 def _ridge_smoothed(x: Array, delta: float, e: Array) -> Array:
-    return np.asarray(2 * _marginal((e @ x) / _positive(delta), e.size) * e)
+    return np.asarray(2 * _marginal((e @ x) / arguments.positive("delta", delta), e.size) * e)
 
 
 def _capped(X: Array, e: Array) -> Array:
@@ -231,7 +225,7 @@ def _capped_distance(x: Array, delta: float, e: Array) -> float:
 
 
 def _capped_smoothed(x: Array, delta: float, e: Array) -> Array:
-    delta, s, d = _positive(delta), float(e @ x), e.size
+    delta, s, d = arguments.positive("delta", delta), float(e @ x), e.size
     rising, edge, falling = (_marginal((kink - s) / delta, d) for kink in (1.0, 0.0, -1.0))
     return np.asarray((rising - edge) - (edge - falling)) * e
 
@@ -264,7 +258,7 @@ def _radial_smoothed(x: Array, delta: float, hole: float) -> Array:
     In polar coordinates around 0, the points at distance t from it that lie in the ball form a spherical
     cap, whose mean direction is known; with V = t² it leaves E[sign(V − hole²) / √V] x.
     """
-    delta, r, d = _positive(delta), float(np.linalg.norm(x)), x.size
+    delta, r, d = arguments.positive("delta", delta), float(np.linalg.norm(x)), x.size
     if r == 0:
         return np.zeros(d)
     log_kappa = gammaln(d / 2 + 1) - gammaln((d + 1) / 2) - np.log(np.pi) / 2
@@ -310,7 +304,7 @@ def _l1_grad(X: Array, a: float, c: float) -> Array:
 
 
 def _l1_smoothed(x: Array, delta: float, a: float, c: float) -> Array:
-    return np.asarray(a / c * 2 * _marginal((np.asarray(x) - c) / _positive(delta), x.size))
+    return np.asarray(a / c * 2 * _marginal((np.asarray(x) - c) / arguments.positive("delta", delta), x.size))
 
 
 def _largest(X: Array) -> Array:
@@ -346,4 +340,4 @@ def _negative_abs_grad(X: Array) -> Array:
 
 
 def _negative_abs_smoothed(x: Array, delta: float) -> Array:
-    return np.asarray(-np.clip(np.asarray(x) / _positive(delta), -1, 1))
+    return np.asarray(-np.clip(np.asarray(x) / arguments.positive("delta", delta), -1, 1))

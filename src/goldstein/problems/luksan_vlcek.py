@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import hilbert
 
+from goldstein import arguments
 from goldstein.problems import quadratics
-from goldstein.problems.base import Problem, deterministic, one_hot, radius, whole_number
+from goldstein.problems.base import Problem, deterministic, one_hot, radius
 from goldstein.query import Array
 
 
@@ -189,20 +190,20 @@ def steiner2() -> Problem:
 
 def maxl(d: int = 20) -> Problem:
     """MAXL [1]: f(x) = max_i |x_i|, convex, 1-Lipschitz, minimum 0 at 0, from the start of `maxq`."""
-    index = np.arange(1, whole_number("d", d) + 1)
+    index = np.arange(1, arguments.count("d", d) + 1)
     x0 = np.where(index <= d // 2, index, -index)
     return deterministic("maxl", _maxl, _maxl_grad, x0, np.zeros(d), 1.0, convex=True)
 
 
 def goffin(d: int = 50) -> Problem:
     """Goffin [1]: f(x) = d max_i x_i − Σ x_i, convex, minimum 0 wherever all x_i agree, from x_i = i − (d + 1)/2."""
-    x0 = np.arange(1, whole_number("d", d) + 1) - (d + 1) / 2
+    x0 = np.arange(1, arguments.count("d", d) + 1) - (d + 1) / 2
     return deterministic("goffin", _goffin, _goffin_grad, x0, np.zeros(d), np.sqrt(d * (d - 1)), convex=True)
 
 
 def l1hilb(d: int = 10) -> Problem:
     """L1HILB [1]: f(x) = Σ_i |Σ_j x_j/(i + j − 1)|, convex, minimum 0 at 0, from (1, …, 1)."""
-    H = hilbert(whole_number("d", d))
+    H = hilbert(arguments.count("d", d))
     bound = np.linalg.norm(H.sum(axis=0))  # H is positive: no choice of signs gives a longer H s
     start, zero = np.ones(d), np.zeros(d)
     return deterministic("l1hilb", partial(_l1hilb, H=H), partial(_l1hilb_grad, H=H), start, zero, bound, convex=True)

@@ -8,9 +8,10 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
+from goldstein import arguments
 from goldstein.oracle import FiniteSum
 from goldstein.problems import quadratics
-from goldstein.problems.base import Problem, radius, whole_number
+from goldstein.problems.base import Problem, radius
 from goldstein.query import Array, Samples
 
 Seed = int | np.random.Generator
@@ -35,9 +36,8 @@ def least_absolute_deviations(n: int = 1000, d: int = 20, noise: float = 0.5, rn
     ----------
     P. Bloomfield, W. L. Steiger, Least Absolute Deviations, Birkhäuser, 1983.
     """
-    n, d, rng = whole_number("n", n), whole_number("d", d), np.random.default_rng(rng)
-    if not 0 <= noise < np.inf:
-        raise ValueError(f"noise is a standard deviation, at least 0, got {noise!r}.")
+    n, d, rng = arguments.count("n", n), arguments.count("d", d), arguments.generator(rng)
+    noise = arguments.not_negative("noise", noise)
     A = rng.standard_normal((n, d))
     b = A.sum(axis=1) + noise * rng.standard_normal(n)
     best = _least_absolute(A, b)
@@ -72,7 +72,7 @@ def robust_phase_retrieval(n: int = 200, d: int = 10, ball: float | None = None,
     J. C. Duchi, F. Ruan, Solving (most) of a set of quadratic equalities: composite optimization for robust
     phase retrieval, Information and Inference 8, 2019.
     """
-    n, d, rng = whole_number("n", n), whole_number("d", d), np.random.default_rng(rng)
+    n, d, rng = arguments.count("n", n), arguments.count("d", d), arguments.generator(rng)
     A = rng.standard_normal((n, d))
     best = np.full(d, 1 / np.sqrt(d))
     start = rng.standard_normal(d)
@@ -114,8 +114,8 @@ def max_of_quadratics(n: int = 50, d: int = 10, pieces: int = 4, ball: float | N
     A. S. Lewis, M. L. Overton, Nonsmooth optimization via quasi-Newton methods, Mathematical Programming 141,
     2013 (maxima of random quadratics with a known minimiser).
     """
-    n, d, rng = whole_number("n", n), whole_number("d", d), np.random.default_rng(rng)
-    pieces = whole_number("pieces", pieces, least=2)
+    n, d, rng = arguments.count("n", n), arguments.count("d", d), arguments.generator(rng)
+    pieces = arguments.count("pieces", pieces, least=2)
     weights = rng.dirichlet(np.full(pieces, 2.0))
     g = rng.standard_normal((n, pieces, d))
     g -= (weights @ g)[:, None]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from goldstein import arguments
 from goldstein.oracle import FiniteSum
 from goldstein.problems.base import Problem
 from goldstein.query import Array, Samples
@@ -140,12 +141,9 @@ def capped_l1_svm(
         raise ValueError(f"A has {n} rows but b has {labels.size} labels.")
     if regularisation is None:
         regularisation = 1e-5 / n
-    if not 0 <= regularisation < np.inf:
-        raise ValueError(f"regularisation must be a number of at least 0, got {regularisation!r}.")
-    if not cap > 0:
-        raise ValueError(f"cap must be a positive number, got {cap!r}.")
+    lam = arguments.not_negative("regularisation", regularisation)
+    alpha = arguments.number("cap", cap, "a positive number", lambda given: given > 0)
     counts = _weights(weights, n)
-    lam, alpha = float(regularisation), float(cap)
     args = (features.data, features.indices, features.indptr, labels * counts, lam, alpha)
     lengths = counts * np.sqrt(np.asarray(features.multiply(features).sum(axis=1)).ravel())
     return SVM(

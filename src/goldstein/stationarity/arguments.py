@@ -1,4 +1,4 @@
-"""The border of this package: arguments are checked here, and trusted inside."""
+"""The border of this package: oracles, and balls that must not be lost in rounding."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.oracle import Oracle
 from goldstein.query import Array
 
@@ -32,14 +33,8 @@ def room(x: Array, delta: float, roundoff: float = 2.0**-53) -> float:
 
 def as_centre(x: npt.ArrayLike, delta: float, points: int = 1) -> Array:
     """Return x as a finite vector whose ball has room for so many random points, or say what was wrong."""
-    as_positive("delta", delta)
-    try:
-        point = np.array(x, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError(f"x must be a vector of real numbers, got {x!r:.80}.") from None
-    point = point.reshape(1) if point.ndim == 0 else point
-    if point.ndim != 1 or not point.size or not np.isfinite(point).all():
-        raise ValueError(f"x must be a vector of finite numbers, got {x!r:.80}.")
+    arguments.positive("delta", delta)
+    point = arguments.point("x", x)
     if room(point, delta) < points:
         raise ValueError(lost(point, delta))
     return point
@@ -48,34 +43,6 @@ def as_centre(x: npt.ArrayLike, delta: float, points: int = 1) -> Array:
 def lost(x: Array, delta: float) -> str:
     """Say that a ball is too small."""
     return f"delta={delta:.6g} is lost in the rounding of x, whose norm is {np.linalg.norm(x):.3g}."
-
-
-def as_number(name: str, value: Any) -> float:
-    """Return a number that is not NaN, or say what was wrong."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or np.isnan(value):
-        raise ValueError(f"{name} must be a number, got {value!r}.")
-    return float(value)
-
-
-def as_positive(name: str, value: Any) -> float:
-    """Return a positive finite number, or say what was wrong."""
-    if not 0 < as_number(name, value) < np.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value!r}.")
-    return float(value)
-
-
-def as_confidence(value: Any) -> float:
-    """Return a confidence between 1/2 and 1, or say what was wrong."""
-    if not 0.5 <= as_number("confidence", value) < 1:
-        raise ValueError(f"confidence must be at least 0.5 and below 1, got {value!r}.")
-    return float(value)
-
-
-def as_count(name: str, value: Any, least: int) -> int:
-    """Return a whole number that is large enough, or say what was wrong."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return int(value)
 
 
 def needs_gradients(oracle: Oracle) -> None:

@@ -10,20 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from goldstein import arguments
 from goldstein.counting import Counters
-from goldstein.methods.base import as_generator
 from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
-from goldstein.stationarity.arguments import (
-    as_centre,
-    as_confidence,
-    as_count,
-    as_number,
-    as_oracle,
-    as_positive,
-    lost,
-    room,
-)
+from goldstein.stationarity.arguments import as_centre, as_oracle, lost, room
 from goldstein.stationarity.draws import Check, Gradients, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.hull import (
     RHO,
@@ -72,8 +63,8 @@ def value_gap_bound(fx: float, f_lower: float, delta: float) -> float:
     >>> value_gap_bound(fx=1.25, f_lower=1.0, delta=0.5)
     0.5
     """
-    delta = as_positive("delta", delta)
-    fx, f_lower = as_number("fx", fx), as_number("f_lower", f_lower)
+    delta = arguments.positive("delta", delta)
+    fx, f_lower = arguments.number("fx", fx), arguments.number("f_lower", f_lower)
     if not np.isfinite(fx) or f_lower == np.inf:
         raise ValueError(f"f(x) must be finite and f_lower below it, got fx={fx!r} and f_lower={f_lower!r}.")
     if f_lower - fx > SLACK * max(abs(fx), abs(f_lower)):
@@ -195,10 +186,10 @@ def certify(
     'not shown'
     """
     oracle, x = as_oracle(oracle), as_centre(x, delta)
-    delta, epsilon, confidence = float(delta), as_positive("epsilon", epsilon), as_confidence(confidence)
-    if f_lower is not None and as_number("f_lower", f_lower) == np.inf:
-        raise ValueError("f_lower must be below f, got inf.")
-    max_evals, rng = as_count("max_evals", max_evals, 1), as_generator(rng)
+    delta, epsilon, confidence = float(delta), arguments.positive("epsilon", epsilon), arguments.confidence(confidence)
+    if f_lower is not None:
+        f_lower = arguments.number("f_lower", f_lower, "a number below f, or None", lambda given: given < np.inf)
+    max_evals, rng = arguments.count("max_evals", max_evals, 1), arguments.generator(rng)
     search = Search(oracle, x, delta, epsilon, f_lower, confidence, max_evals, rng)
     return drive(search.run(), oracle)
 

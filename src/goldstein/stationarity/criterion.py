@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from goldstein import arguments
 from goldstein.counting import Counters
 from goldstein.oracle import Oracle
 from goldstein.query import Array
-from goldstein.stationarity.arguments import as_confidence, as_count, as_positive, room
+from goldstein.stationarity.arguments import room
 from goldstein.stationarity.certificate import DRAWS
 from goldstein.stationarity.draws import Check, Values, counted, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, estimate, gather
@@ -54,11 +55,14 @@ class Stationary(Criterion):
     every: int = 1
 
     def __post_init__(self) -> None:
-        as_positive("delta", self.delta)
-        as_positive("epsilon", self.epsilon)
-        as_confidence(self.confidence)
-        as_count("max_evals", self.max_evals, 4 * DRAWS)
-        as_count("every", self.every, 1)
+        arguments.keep(
+            self,
+            delta=arguments.positive("delta", self.delta),
+            epsilon=arguments.positive("epsilon", self.epsilon),
+            confidence=arguments.confidence(self.confidence),
+            max_evals=arguments.count("max_evals", self.max_evals, 4 * DRAWS),
+            every=arguments.count("every", self.every),
+        )
 
     @property
     def reach(self) -> float:  # type: ignore[override]

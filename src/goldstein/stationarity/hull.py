@@ -14,20 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
+from goldstein import arguments
 from goldstein.counting import Counters
-from goldstein.methods.base import as_generator
 from goldstein.oracle import Deterministic, Oracle
 from goldstein.query import Array, Query
 from goldstein.smoothing import ball
-from goldstein.stationarity.arguments import (
-    as_centre,
-    as_confidence,
-    as_count,
-    as_oracle,
-    as_positive,
-    needs_gradients,
-    room,
-)
+from goldstein.stationarity.arguments import as_centre, as_oracle, needs_gradients, room
 from goldstein.stationarity.draws import Check, Gradients, Source, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, gather
 
@@ -141,8 +133,8 @@ def min_norm_hull(
     >>> round(hull.bound, 12), hull.ngev
     (1.0, 51)
     """
-    x, n, batch = as_centre(x, delta), as_count("n", n, 1), as_count("batch", batch, LEAST)
-    delta, confidence, rng = float(delta), as_confidence(confidence), as_generator(rng)
+    x, n, batch = as_centre(x, delta), arguments.count("n", n, 1), arguments.count("batch", batch, LEAST)
+    delta, confidence, rng = float(delta), arguments.confidence(confidence), arguments.generator(rng)
     if not isinstance(oracle, Oracle) and callable(oracle):
         if use == "values":
             raise ValueError('use="values" needs an oracle; a gradient alone has no values.')
@@ -306,8 +298,7 @@ def segment_points(x: Array, radius: float, g: Array, n: int, rng: np.random.Gen
 
 def _smoothing(oracle: Oracle, delta: float, use: str | None, rho: float | None) -> float:
     """Return the smoothing radius of a hull: 0 when it is one of gradients."""
-    if use not in (None, "values", "gradients"):
-        raise ValueError(f'use is "gradients", "values" or None, got {use!r}.')
+    arguments.optional_one_of("use", use, ("values", "gradients"))
     if use == "gradients" or (use is None and oracle.differentiable):
         needs_gradients(oracle)
         if rho is not None:
@@ -315,18 +306,13 @@ def _smoothing(oracle: Oracle, delta: float, use: str | None, rho: float | None)
         return 0.0
     if rho is None:
         return RHO * delta
-    if as_positive("rho", rho) >= delta:
-        raise ValueError(f"rho={rho!r} must be below delta={delta!r}.")
-    return float(rho)
+    return arguments.number("rho", rho, f"a number between 0 and delta = {delta:g}", lambda given: 0 < given < delta)
 
 
 def _given(points: npt.ArrayLike | None, x: Array, radius: float) -> Array:
     if points is None:
         return np.empty((0, x.size))
-    try:
-        given = np.atleast_2d(np.asarray(points, dtype=float))
-    except (TypeError, ValueError):
-        raise TypeError(f"points must be an array of shape (k, {x.size}), got {points!r:.80}.") from None
+    given = np.atleast_2d(arguments.reals("points", points, f"an array of shape (k, {x.size})"))
     if given.ndim != 2 or given.shape[1] != x.size:
         raise ValueError(f"points must be an array of shape (k, {x.size}), got shape {given.shape}.")
     far = np.linalg.norm(given - x, axis=1)

@@ -13,19 +13,12 @@ import numpy.typing as npt
 from scipy.linalg import eigh
 from scipy.special import stdtrit
 
+from goldstein import arguments
 from goldstein.counting import Counters
-from goldstein.methods.base import as_generator
 from goldstein.oracle import Oracle
 from goldstein.query import Array
 from goldstein.smoothing import DIRECTIONS
-from goldstein.stationarity.arguments import (
-    as_centre,
-    as_confidence,
-    as_count,
-    as_oracle,
-    as_positive,
-    needs_gradients,
-)
+from goldstein.stationarity.arguments import as_centre, as_oracle, needs_gradients
 from goldstein.stationarity.draws import Check, Gradients, Source, Values, counted, drive, portions, rounding_error
 from goldstein.theory import constants
 
@@ -300,15 +293,15 @@ def smoothed_gradient_norm(
     >>> far.interval[0] < 1 < far.interval[1], far.nfev
     (True, 4000)
     """
-    x, delta, confidence = as_centre(x, delta), float(delta), as_confidence(confidence)
-    n, rng = as_count("n", n, LEAST), as_generator(rng)
+    x, delta, confidence = as_centre(x, delta), float(delta), arguments.confidence(confidence)
+    n, rng = arguments.count("n", n, LEAST), arguments.generator(rng)
     source = _source(as_oracle(oracle), x, delta, n, directions, use)
     draws = n if isinstance(source, Gradients) else n // source.frame
     deviation = None
     if lipschitz is not None:
         if not oracle.replayable:
             raise ValueError("lipschitz= bounds F at one ξ, which this oracle cannot replay at two points: omit it.")
-        deviation = _deviation(source, as_positive("lipschitz", lipschitz), draws, 1 - confidence)
+        deviation = _deviation(source, arguments.positive("lipschitz", lipschitz), draws, 1 - confidence)
     moments, count = Moments(x.size), Counters()
     drive(counted(gather(moments, source, np.ones(1), draws, rng), count), oracle)
     rounding = rounding_error(x.size, delta, count, oracle.roundoff)
@@ -316,10 +309,8 @@ def smoothed_gradient_norm(
 
 
 def _source(oracle: Oracle, x: Array, delta: float, n: int, directions: str, use: str) -> Source:
-    if directions not in DIRECTIONS:
-        raise ValueError(f"directions are {' or '.join(DIRECTIONS)}, got {directions!r}.")
-    if use not in ("values", "gradients"):
-        raise ValueError(f'use is "values" or "gradients", got {use!r}.')
+    arguments.one_of("directions", directions, DIRECTIONS)
+    arguments.one_of("use", use, ("values", "gradients"))
     if use == "gradients":
         needs_gradients(oracle)
         if directions != "iid":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any
 
 from scipy.special import poch
+
+from goldstein import arguments
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,10 @@ def constants(d: int, L: float, delta: float, kind: str = "sharp") -> Constants:
     >>> c.smoothness, c.second_moment, c.mean_square, c.bias
     (3.0, 4.5, 6.0, 0.375)
     """
-    d, L, delta = positive("d", d, Integral), positive("L", L), positive("delta", delta)
-    if kind not in ("sharp", "paper"):
-        raise ValueError(f'The constants are "sharp" or "paper", got {kind!r}.')
+    d = arguments.count("d", d)
+    L = arguments.positive("L", L)
+    delta = arguments.positive("delta", delta)
+    arguments.one_of("constants", kind, ("sharp", "paper"))
     try:
         mean_square = d * L / delta  # M_δ, Prop. 4
         if kind == "paper":
@@ -79,12 +80,3 @@ def constants(d: int, L: float, delta: float, kind: str = "sharp") -> Constants:
     if not 0 < min(smoothness, second_moment, bias) <= max(second_moment, mean_square, bias) < math.inf:
         raise ValueError("With this d, L and delta a constant leaves the range of floating point: rescale.")
     return Constants(smoothness, second_moment, mean_square, bias, kind)
-
-
-def positive(name: str, value: Any, kind: type = Real, *, zero: bool = False) -> Any:
-    """Return a number (Real) or a whole number (Integral) as Python's own, or say what is wrong with it."""
-    if isinstance(value, bool) or not issubclass(type(value), kind):
-        raise TypeError(f"{name} must be a {'' if kind is Real else 'whole '}number, got {type(value).__name__}.")
-    if not (0 < value < math.inf or (zero and value == 0)):
-        raise ValueError(f"{name} must be positive{' or 0' if zero else ''} and finite, got {value}.")
-    return float(value) if kind is Real else int(value)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from numbers import Integral
 
-from goldstein.theory.bounds import positive
+from goldstein import arguments
 from goldstein.theory.planning import BLOCKS, CONVEX, PLANS, plan
 from goldstein.theory.plans import Plan, written
 
@@ -137,7 +136,7 @@ def compare(
     """
     from goldstein.methods.cutting_plane import MOST_VARIABLES
 
-    d, left_out, rows = positive("d", d, Integral), [], []
+    d, left_out, rows = arguments.count("d", d), [], []
     if radius is None:
         left_out.append(f"Left out: {', '.join(m for m in PLANS if m in CONVEX)}, for convex f, which need radius.")
     if d > MOST_VARIABLES:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.oracle import Oracle
 from goldstein.query import Array, Query
 from goldstein.smoothing import ball, sphere
-from goldstein.theory.bounds import positive
 from goldstein.theory.plans import written
 
 LEAST = 60  # evaluations below which nothing can be said
@@ -113,20 +113,16 @@ def estimate(
     >>> guess.nfev <= 1000, bool(1.5 < guess.L_guess < 2.5), bool(2 < guess.gap_guess <= 4)  # L = 2, gap 4
     (True, True, True)
     """
-    from goldstein.methods.base import as_generator, as_point
-
     if not isinstance(oracle, Oracle):
         raise TypeError(f"estimate takes an oracle, such as Deterministic(f), got {type(oracle).__name__}.")
     if not oracle.replayable:
         raise ValueError("estimate needs the same ξ at two points, which an Unreplayable oracle cannot give.")
-    x = as_point(x0)
-    radius = _length(x) if delta is None else positive("delta", delta)
-    if f_lower is not None and (isinstance(f_lower, bool) or not isinstance(f_lower, Real) or not np.isfinite(f_lower)):
-        raise ValueError(f"f_lower must be a finite number or None, got {f_lower!r}.")
-    budget = positive("max_evals", max_evals, Integral)
-    if budget < LEAST:
-        raise ValueError(f"max_evals must be at least {LEAST}, got {budget}.")
-    probe = _Probe(oracle, as_generator(rng), budget)
+    x = arguments.point("x0", x0)
+    radius = _length(x) if delta is None else arguments.positive("delta", delta)
+    if f_lower is not None:
+        f_lower = arguments.number("f_lower", f_lower, "a finite number or None", math.isfinite)
+    budget = arguments.count("max_evals", max_evals, LEAST)
+    probe = _Probe(oracle, arguments.generator(rng), budget)
     if f_lower is not None:
         return _against_bound(probe, x, radius, float(f_lower))
     return _by_run(probe, x, radius)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from numbers import Integral
 
+from goldstein import arguments
 from goldstein.theory import first_order, zeroth_order
 from goldstein.theory.bounds import constants as constants_of
-from goldstein.theory.bounds import positive
 from goldstein.theory.plans import Goal, Plan
 
 PLANS: dict[str, Callable[[Goal], Plan]] = {
@@ -97,19 +96,16 @@ def plan(
     """
     if method not in PLANS:
         raise ValueError(f"There is no plan for {method!r}; there is one for {', '.join(PLANS)}.")
-    if parameters not in ("repaired", "printed"):
-        raise ValueError(f'parameters is "repaired" or "printed", got {parameters!r}.')
+    arguments.one_of("parameters", parameters, ("repaired", "printed"))
     if parameters == "printed" and method not in PRINTED:
         raise ValueError(f'The paper prints no parameters for "{method}": use parameters="repaired".')
-    batch_size = positive("batch_size", batch_size, Integral)
+    batch_size = arguments.count("batch_size", batch_size)
     if batch_size != 1 and method != "gfm":
         raise ValueError(f'batch_size can be chosen for "gfm" only; "{method}" takes it from its theorem.')
     if learner is not None and method not in BLOCKS:
         raise ValueError(f'learner can be chosen for "zo-o2nc" and "o2nc" only; "{method}" has none.')
-    if learner not in (None, *first_order.REGRET):
-        raise ValueError(f'learner is "ogd" or "adagrad", got {learner!r}.')
-    if restart not in ("clock", "coin"):
-        raise ValueError(f'restart is "clock" or "coin", got {restart!r}.')
+    arguments.optional_one_of("learner", learner, first_order.REGRET)
+    arguments.one_of("restart", restart, ("clock", "coin"))
     if restart == "coin" and (method != "gfm+" or parameters == "printed"):
         raise ValueError('restart="coin" can be chosen for "gfm+" with parameters="repaired" only.')
     if momentum is not None:
@@ -119,16 +115,15 @@ def plan(
         )
     if noise is not None and method not in NOISY_GRADIENTS:
         raise ValueError(f'noise is for "singd", "psingd" and "o2nc" only; "{method}" asks for no noisy gradients.')
-    c, epsilon = constants_of(d, L, delta, constants), positive("epsilon", epsilon)
-    R = math.inf if radius is None else positive("radius", radius)
-    least = min(math.inf if gap is None else positive("gap", gap), float(L) * R)
+    c, epsilon = constants_of(d, L, delta, constants), arguments.positive("epsilon", epsilon)
+    R = math.inf if radius is None else arguments.positive("radius", radius)
+    least = min(math.inf if gap is None else arguments.positive("gap", gap), float(L) * R)
     if radius is None and (method in CONVEX or gap is None):
         wanted = "" if method in CONVEX else "gap = f(x0) − inf f, or "
         raise ValueError(f'"{method}" needs {wanted}radius = dist(x0, argmin f).')
-    if noise is not None and positive("noise", noise, zero=True) > L:
+    if noise is not None and arguments.not_negative("noise", noise) > L:
         raise ValueError(f"noise is at most L, since L² bounds the mean square of all gradients; got {noise}.")
-    if not positive("failure_probability", failure_probability) < 1:
-        raise ValueError(f"failure_probability must lie between 0 and 1, got {failure_probability}.")
+    failure_probability = arguments.share("failure_probability", failure_probability)
     goal = Goal(
         int(d),
         float(L),
