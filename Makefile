@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help venv demo demo-attack test lint bench docs clean
+STUDIES := study-svm study-attack study-lenet study-scaling study-defaults
+.PHONY: help venv demo demo-attack test lint bench docs clean $(STUDIES)
 
 help:
 	@echo "make demo   run the main job on data that comes inside scikit-learn; leaves a table and a figure in out/demo"
@@ -14,6 +15,8 @@ help:
 	@echo "make test   run the tests"
 	@echo "make lint   style, format and strict types"
 	@echo "make bench  speed, as ratios measured in one run"
+	@echo "make study-svm, study-attack, study-lenet, study-scaling, study-defaults"
+	@echo "            run an experiment, such as make study-svm ARGS=--quick"
 	@echo "make docs   API reference in out/docs"
 
 venv: $(STAMP)
@@ -41,6 +44,9 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
 	$(BIN)/python -m benchmarks
+
+$(STUDIES): study-%: $(STAMP)
+	$(BIN)/python -m studies $* $(ARGS)
 
 docs: $(STAMP)
 	$(BIN)/pdoc --docformat numpy --output-directory out/docs goldstein

@@ -203,7 +203,7 @@ def test_the_demo_leaves_numbers_a_figure_and_images(tmp_path, monkeypatch):
 
     for needed in ("typer", "torch", "sklearn", "matplotlib"):
         pytest.importorskip(needed)
-    from goldstein.studies import demo_attack
+    from goldstein.demo import attack as demo_attack
     from test_cli import run
 
     monkeypatch.setattr(demo_attack, "EPOCHS", 3)

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from goldstein.studies import lenet
+from studies.attack import lenet
 from test_datasets import REAL, needs_real_data
 
 TINY = lenet.Schedule(epochs=4, step_size=0.1, halve_every=None, batch_size=20, momentum=0.9)
@@ -105,11 +105,11 @@ def test_weights_are_saved_whole_and_read_without_pickle(weights, tmp_path):
 
 def test_the_command_trains_what_is_missing_and_records_accuracies(tmp_path, monkeypatch):
     typer = pytest.importorskip("typer.testing")
-    from goldstein.cli.app import app
+    from studies.__main__ import app
 
     monkeypatch.setattr(lenet, "pixels", lambda name, split, data: bars(100, seed=len(name + split)))
     monkeypatch.setitem(lenet.SCHEDULES, "short", TINY)
-    command = ["reproduce", "lenet", "--out", str(tmp_path)]
+    command = ["lenet", "--out", str(tmp_path)]
     answer = typer.CliRunner().invoke(app, [*command, "mnist"])
     assert answer.exit_code == 0, answer.output
     assert "mnist: epoch 4 of 4" in answer.output
@@ -133,9 +133,9 @@ def test_the_command_trains_what_is_missing_and_records_accuracies(tmp_path, mon
 
 def test_a_missing_file_ends_the_command_with_one_sentence(tmp_path):
     typer = pytest.importorskip("typer.testing")
-    from goldstein.cli.app import app
+    from studies.__main__ import app
 
-    answer = typer.CliRunner().invoke(app, ["reproduce", "lenet", "--out", str(tmp_path), "--data", str(tmp_path)])
+    answer = typer.CliRunner().invoke(app, ["lenet", "--out", str(tmp_path), "--data", str(tmp_path)])
     assert answer.exit_code == 1
     assert "train-images-idx3-ubyte.gz is neither in" in answer.output
 

@@ -18,16 +18,14 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
-from goldstein.studies import (
-    attack,
-    attack_curves,
-    attack_methods,
-    attack_problems,
-    attack_references,
-    attack_report,
-    lenet,
-    record,
-)
+from studies import record
+from studies.attack import curves as attack_curves
+from studies.attack import lenet
+from studies.attack import methods as attack_methods
+from studies.attack import problems as attack_problems
+from studies.attack import references as attack_references
+from studies.attack import report as attack_report
+from studies.attack import study as attack
 from test_lenet import bars
 
 TINY = attack.Scale(images=6, max_queries=100, rounds=(2, 4), tuning_queries=50)
@@ -323,7 +321,7 @@ def test_counts_add_up_and_stay_within_the_budget(done):
 def test_results_say_how_they_were_made_and_hold_every_curve(done):
     results, out = done
     assert json.loads((out / "results.json").read_text()) == json.loads(json.dumps(results))
-    assert results["command"] == "goldstein reproduce attack"
+    assert results["command"] == "python -m studies attack"
     assert results["versions"]["goldstein"]
     for part in results["datasets"].values():
         assert set(attack_methods.entries()) <= set(part["methods"])
@@ -374,13 +372,13 @@ def test_the_numbers_in_the_documentation_are_those_of_the_results():
 
 def test_the_command_reports_again_and_says_what_is_missing(done, tmp_path):
     typer = pytest.importorskip("typer.testing")
-    from goldstein.cli.app import app
+    from studies.__main__ import app
 
     _, out = done
     before = contents(out)
     page = tmp_path / "page.md"
     page.write_text(f"{attack_report.BEGIN}{attack_report.END}")
-    command = ["reproduce", "attack", "--out"]
+    command = ["attack", "--out"]
     answer = typer.CliRunner().invoke(app, [*command, str(out), "--report", "--docs", str(page)])
     assert answer.exit_code == 0, answer.output
     assert contents(out) == before

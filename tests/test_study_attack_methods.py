@@ -10,8 +10,8 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
 import goldstein as gs
-from goldstein.studies import attack_methods
-from goldstein.studies.attack_methods import PublicOrdering
+from studies.attack import methods as attack_methods
+from studies.attack.methods import PublicOrdering
 
 
 def test_the_grids_are_those_of_the_paper_and_one_wider_for_both():

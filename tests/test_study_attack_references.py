@@ -7,7 +7,7 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
-from goldstein.studies import attack_references
+from studies.attack import references as attack_references
 from test_lenet import bars
 from test_study_attack import HEIGHT, problems
 

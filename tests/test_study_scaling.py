@@ -12,9 +12,13 @@ from goldstein.smoothing import ball
 
 pytest.importorskip("numba")
 
-from goldstein.studies import scaling, scaling_fit, scaling_planned, scaling_report, scaling_tuned
-from goldstein.studies import scaling_kernels as kernels
-from goldstein.studies.scaling_problems import SHARES, TERRAINS, N
+from studies.scaling import fit as scaling_fit
+from studies.scaling import kernels
+from studies.scaling import planned as scaling_planned
+from studies.scaling import report as scaling_report
+from studies.scaling import study as scaling
+from studies.scaling import tuned as scaling_tuned
+from studies.scaling.problems import SHARES, TERRAINS, N
 
 ROOT = Path(__file__).parent.parent
 TINY_SEEDS = scaling_planned.Seeds(

@@ -22,9 +22,13 @@ import goldstein as gs
 from goldstein import datasets
 from goldstein.problems import capped_l1_svm
 from goldstein.smoothing import ball
-from goldstein.studies import public_convention, record, svm, svm_measure, svm_report
-from goldstein.studies.cells import Cells
-from goldstein.studies.public_convention import PublicGFMPlus
+from studies import record
+from studies.cells import Cells
+from studies.svm import measure as svm_measure
+from studies.svm import public_convention
+from studies.svm import report as svm_report
+from studies.svm import study as svm
+from studies.svm.public_convention import PublicGFMPlus
 
 PAIRS = 900
 TINY = svm.Scale(0.5, (1000,), (0, 1), 2_000, 40, 2)
@@ -353,7 +357,7 @@ def test_cells_are_kept_whole_and_found_by_all_they_depend_on(tmp_path):
 def test_results_say_how_they_were_made_and_hold_every_curve(done):
     results, out = done
     assert json.loads((out / "results.json").read_text()) == json.loads(json.dumps(results))
-    assert results["command"] == "goldstein reproduce svm"
+    assert results["command"] == "python -m studies svm"
     assert results["versions"]["goldstein"]
     for part in results["datasets"].values():
         assert list(part["methods"]) == list(svm.entries())
@@ -398,16 +402,16 @@ def test_differences_within_two_standard_errors_are_level(one, other, word):
 
 def test_the_command_reports_again_from_the_numbers(done, tmp_path):
     typer = pytest.importorskip("typer.testing")
-    from goldstein.cli.app import app
+    from studies.__main__ import app
 
     _, out = done
     before = contents(out)
     page = tmp_path / "page.md"
     page.write_text(f"{svm_report.BEGIN}{svm_report.END}")
-    answer = typer.CliRunner().invoke(app, ["reproduce", "svm", "--report", "--out", str(out), "--docs", str(page)])
+    answer = typer.CliRunner().invoke(app, ["svm", "--report", "--out", str(out), "--docs", str(page)])
     assert answer.exit_code == 0, answer.output
     assert contents(out) == before
     assert (out / "table.md").read_text() in page.read_text()
-    missing = typer.CliRunner().invoke(app, ["reproduce", "svm", "--data", str(tmp_path), "--out", str(tmp_path / "x")])
+    missing = typer.CliRunner().invoke(app, ["svm", "--data", str(tmp_path), "--out", str(tmp_path / "x")])
     assert missing.exit_code == 1
     assert re.search(r"a9a is neither in", missing.output)

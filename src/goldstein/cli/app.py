@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from goldstein.cli import data, reproduce
+from goldstein.cli import data
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
-app.add_typer(reproduce.app, name="reproduce")
 
 
 @app.command()
@@ -21,9 +20,9 @@ def demo(
     seeds: Annotated[int, typer.Option(min=2, help="Runs of each method.")] = 10,
 ) -> None:
     """Run the paper's four methods and "auto" on a capped-l1 SVM over data inside scikit-learn."""
-    from goldstein.studies import demo
+    from goldstein.demo import svm
 
-    demo.run(out, max_evals=max_evals, seeds=seeds)
+    svm.run(out, max_evals=max_evals, seeds=seeds)
 
 
 @app.command()
@@ -33,9 +32,9 @@ def demo_attack(
     max_queries: Annotated[int, typer.Option(min=1, help="Queries for each of them at most.")] = 500,
 ) -> None:
     """Train a small network on digits inside scikit-learn, and attack it through its scores alone."""
-    from goldstein.studies import demo_attack
+    from goldstein.demo import attack
 
-    demo_attack.run(out, images=images, max_queries=max_queries)
+    attack.run(out, images=images, max_queries=max_queries)
 
 
 @app.command()

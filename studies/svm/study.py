@@ -1,4 +1,4 @@
-"""The paper's first experiment, Figure 1, with every value counted: `goldstein reproduce svm`.
+"""The paper's first experiment, Figure 1, with every value counted: `python -m studies svm`.
 
 Data sets × methods × seeds on the capped-ℓ₁ SVM: δ = 0.001, start at ones, settings tuned on seeds of their own by the
 full loss at the end of the budget, then run on other seeds. A budget is so many pairs of values of F(x; ξ); everything
@@ -27,10 +27,10 @@ from goldstein.problems.svm import SVM, capped_l1_svm
 from goldstein.query import Array
 from goldstein.result import Result
 from goldstein.steps import LinearDecay
-from goldstein.studies import public_convention, svm_measure
-from goldstein.studies.cells import Cells
-from goldstein.studies.public_convention import PublicGFMPlus, PublicRun
-from goldstein.studies.record import check_markers, code, earlier, provenance, write_whole
+from studies.cells import Cells
+from studies.record import check_markers, code, earlier, provenance, write_whole
+from studies.svm import measure, public_convention
+from studies.svm.public_convention import PublicGFMPlus, PublicRun
 
 DELTA = 0.001
 PASSES = {"a9a": 10, "w8a": 10, "covtype": 10, "ijcnn1": 10, "mushrooms": 50, "phishing": 200}
@@ -254,7 +254,7 @@ class Study:
     def _reference(self, name: str, svm: SVM) -> dict[str, Any]:
         steps = self.scale.reference_steps
         spec = self._spec(name, svm, "reference", {}, 0, 0) | {"steps": steps}
-        return self.cells.get(spec) or self.cells.put(spec, svm_measure.reference(svm, steps))
+        return self.cells.get(spec) or self.cells.put(spec, measure.reference(svm, steps))
 
     def _variance(self, name: str, svm: SVM, setting: Setting, pairs: int) -> dict[str, Any]:
         """Measure the noise of GFM+ at the start, at a tenth, at half and at the end of one of its tuning runs."""
@@ -265,7 +265,7 @@ class Study:
             kept: list[Array] = []
             solve(svm, gfm_plus(setting), seed, 2 * pairs, kept)
             points = [kept[round(share * (len(kept) - 1))] for share in (0, 0.1, 0.5, 1)]
-            rows = svm_measure.variance(svm, gfm_plus(setting), points, seed=seed, **length)
+            rows = measure.variance(svm, gfm_plus(setting), points, seed=seed, **length)
             saved = self.cells.put(spec, {"setting": setting, "at": [0, 0.1, 0.5, 1], "rows": rows})
         return saved
 
@@ -330,8 +330,8 @@ def run(
     scale, problems, other_problems : optional
         Another scale, and other problems than the six and the two unseen ones: name, problem, budget in pairs.
     """
-    from goldstein.studies import svm_report
-    from goldstein.studies.bar import study_bar
+    from studies.bar import study_bar
+    from studies.svm import report
 
     chosen = scale or (QUICK if quick else FULL)
     about = {
@@ -340,7 +340,7 @@ def run(
         "tuning_seeds": list(chosen.tuning),
         "seeds": list(chosen.seeds),
     }
-    check_markers(docs, svm_report.BEGIN, svm_report.END)
+    check_markers(docs, report.BEGIN, report.END)
     results = earlier(out, only, entries(), about)
     sets: dict[str, Any] = {}
     others: dict[str, Any] = {}
@@ -358,14 +358,14 @@ def run(
             progress.update(task, description=name)
             part[name] = study.methods(name, svm, pairs) if only else study.dataset(name, svm, pairs)
     if results is None:
-        made = provenance("goldstein reproduce svm" + (" --quick" if quick else ""))
+        made = provenance("python -m studies svm" + (" --quick" if quick else ""))
         results = {**made, **about, "datasets": sets, "unseen": others}
     else:
         for name, part in (results["datasets"] | results["unseen"]).items():
             part["methods"] |= (sets | others)[name]
         results["again"] = results.get("again", {}) | dict.fromkeys(only, code())
     write_whole(out / "results.json", json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
-    svm_report.write(results, out, docs)
+    report.write(results, out, docs)
     return results
 
 

@@ -83,7 +83,7 @@ def plan(problem: Problem, method: str, learner: str, epsilon: float) -> Plan:
 
 def _from_values(made: Plan, problem: Problem, runs: int) -> dict[str, Any]:
     """Run GFM and its relatives in machine code, with the plan's own output rule."""
-    from goldstein.studies.scaling_kernels import planned_value
+    from studies.scaling.kernels import planned_value
 
     oracle = Deterministic(planned_value, args=(SHAPES[problem.name][1],))
     room = made.evaluations + 100  # a limit that is never reached, so that the run keeps few records
@@ -110,7 +110,7 @@ def _blocks(made: Plan, problem: Problem, seeds: range) -> dict[str, Any]:
 
 def run_zo_o2nc(made: Plan, problem: Problem, seed: int) -> tuple[Array, Array]:
     """Return the mean points and the norms of the mean gradients of the blocks of ZO-O2NC, in machine code."""
-    from goldstein.studies.scaling_kernels import zo_o2nc_blocks
+    from studies.scaling.kernels import zo_o2nc_blocks
 
     p: Any = made.parameters
     means, norms = np.empty((p["blocks"], D)), np.empty(p["blocks"])
@@ -144,7 +144,7 @@ def _momentum(made: Plan, problem: Problem, seeds: range) -> dict[str, Any]:
 
 def run_singd(made: Plan, problem: Problem, seed: int, indices: Array) -> Array:
     """Return the iterates x_j of SINGD or PSINGD for rising j ≥ 1, in machine code."""
-    from goldstein.studies.scaling_kernels import singd_points
+    from studies.scaling.kernels import singd_points
 
     method, points = made.method, np.empty((len(indices), D))
     settings = (method.p, method.q, method.beta, method.perturb_radius or 0.0)

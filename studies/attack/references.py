@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.counted import CountedModel, Model
-from goldstein.studies.lenet import Floats, LeNet
+from studies.attack.lenet import Floats, LeNet
 
 SQUARE, SHORT = "Square Attack (ART)", "Square Attack (ART) for 1,000"
 SHORT_QUERIES = 1_000  # the budget that its squares shrink for in the second run

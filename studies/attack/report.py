@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.studies.attack_methods import delta_in_pixels, step_in_pixels
-from goldstein.studies.attack_references import SHORT, SQUARE
-from goldstein.studies.record import fill, write_whole
+from studies.attack.methods import delta_in_pixels, step_in_pixels
+from studies.attack.references import SHORT, SQUARE
+from studies.record import fill, write_whole
 
 BEGIN, END = "<!-- attack: begin -->", "<!-- attack: end -->"
 SIGNS = {"eta": "η"}

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.studies import lenet
-from goldstein.studies.lenet import Floats, LeNet
+from studies.attack import lenet
+from studies.attack.lenet import Floats, LeNet
 
 SEED = 0
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.studies.record import fill
-from goldstein.studies.scaling_fit import exponent, ratio
 from goldstein.theory.plans import written
+from studies.record import fill
+from studies.scaling.fit import exponent, ratio
 
 BEGIN, END = "<!-- scaling: begin (written by the study, not by hand) -->", "<!-- scaling: end -->"
 WORST_CASE = {  # exponents of ε, d and δ in the theorems' bounds
@@ -42,7 +42,7 @@ Record = dict[str, Any]
 
 def write(record: Record, out: Path, docs: Path | None = None) -> None:
     """Leave scaling.md and scaling.png in `out`, and the tables in the marked block of `docs`."""
-    from goldstein.studies.scaling_figure import draw
+    from studies.scaling.figure import draw
 
     text = tables(record)
     (out / "scaling.md").write_text(text)

@@ -18,7 +18,7 @@ from goldstein.methods.base import Context, Method
 from goldstein.methods.gfm_plus import GFMPlusState
 from goldstein.query import Array, Query
 from goldstein.steps import HalveOnPlateau
-from goldstein.studies.lenet import STD
+from studies.attack.lenet import STD
 
 DELTA = 0.01  # normalised, like the step sizes
 LOWEST_STEP = 0.005  # of the public code: it halves no further

@@ -42,7 +42,7 @@ def _liblinear(svm: SVM, C: float) -> Array:
 
 
 def _descend(svm: SVM, steps: int) -> Array:
-    from goldstein.studies.svm_kernels import descent
+    from studies.svm.kernels import descent
 
     best, shrink = np.zeros(svm.dim), 1.0
     for _ in range(ROUNDS):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.studies.record import fill, write_whole
-from goldstein.studies.svm import CHARGED, EVALUATED
+from studies.record import fill, write_whole
+from studies.svm.study import CHARGED, EVALUATED
 
 BEGIN, END = "<!-- svm: begin -->", "<!-- svm: end -->"
 STYLES: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from goldstein.many import minimize_many
 from goldstein.oracle import Deterministic, FiniteSum, Oracle, Unreplayable
 from goldstein.problems import chebyshev_rosenbrock_linear, l1, least_absolute_deviations
 from goldstein.query import Array
-from goldstein.studies.record import provenance
+from studies.record import provenance
 
 SEEDS = 20
 
@@ -70,7 +70,7 @@ def run(out: Path, *, quick: bool = False, docs: Path | None = None) -> list[dic
         runs = minimize_many(case.oracle, case.starts, seeds=range(1000, 1000 + SEEDS), max_evals=case.max_evals)
         rows.append(_row(case, runs.x, runs.nfev))
         console.print(_line(rows[-1]))
-        command = "goldstein reproduce defaults" + (" --quick" if quick else "")
+        command = "python -m studies defaults" + (" --quick" if quick else "")
         record = {**provenance(command), "seeds": f"1000..{999 + SEEDS}", "rows": rows}
         (out / "defaults.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     if docs is not None:

@@ -1,6 +1,6 @@
 """Scaling: do plans reach their targets, and how do evaluations grow with ε, d and δ when steps are tuned?
 
-`goldstein reproduce scaling` runs both parts, writes what it has after each unit of work, and goes on where it
+`python -m studies scaling` runs both parts, writes what it has after each unit of work, and goes on where it
 was stopped. Planned runs say nothing about exponents, since their lengths are set by formula; those come from the tuned
 part, hold for its two problems, and stand beside the worst case of the theorems.
 """
@@ -16,21 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from goldstein.studies import scaling_planned as planned
-from goldstein.studies import scaling_tuned as tuned
-from goldstein.studies.record import Refusal, check_markers, provenance
-from goldstein.studies.scaling_problems import TERRAINS
+from studies.record import Refusal, check_markers, provenance
+from studies.scaling import planned, tuned
+from studies.scaling.problems import TERRAINS
 
 FILE = "scaling.json"
 
 
 def run(out: Path, *, quick: bool = False, docs: Path | None = None, workers: int | None = None) -> dict[str, Any]:
     """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`."""
-    from goldstein.studies import scaling_report as report
+    from studies.scaling import report
 
     check_markers(docs, report.BEGIN, report.END)
     seeds, tuning = (planned.QUICK, tuned.QUICK) if quick else (planned.FULL, tuned.FULL)
-    command = "goldstein reproduce scaling" + (" --quick" if quick else "")
+    command = "python -m studies scaling" + (" --quick" if quick else "")
     record = work(out, seeds, tuning, command, workers=workers or os.cpu_count() or 1, say=partial(print, flush=True))
     report.write(record, out, docs)
     return record

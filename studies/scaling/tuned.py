@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from goldstein.query import Array
-from goldstein.studies.scaling_problems import TERRAINS, N, Terrain
+from studies.scaling.problems import TERRAINS, N, Terrain
 
 GROWTH = 1.03
 DEEPER = 3  # each round of tuning goes so many times as far as the one before
@@ -106,13 +106,13 @@ class Ground:
 
     def bound(self, x: Array) -> float:
         """Return the upper bound on dist(0, ∂_δ f(x)) that all methods are judged by."""
-        from goldstein.studies import scaling_kernels as kernels
+        from studies.scaling import kernels
 
         return float(kernels.bound(np.asarray(x, float), self.gauge, np.empty(x.size)))
 
     def run(self, method: str, setting: Setting, seed: int, targets: tuple[float, ...], limit: float) -> Trial:
         """Run a method until the smallest target is reached or `limit` evaluations are used."""
-        from goldstein.studies import scaling_kernels as kernels
+        from studies.scaling import kernels
 
         hits, facts = np.zeros(len(targets)), np.zeros(kernels.FACTS)
         rng, x = np.random.default_rng(seed), self.start.copy()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.studies.scaling_report import AXES, SIGNS, WORST_CASE, Record, cells, shared_target
+from studies.scaling.report import AXES, SIGNS, WORST_CASE, Record, cells, shared_target
 
 STYLES = {
     "gfm": ("tab:blue", "o"),

@@ -79,9 +79,9 @@ def run(
     work_out : bool
         Evaluate the corrections too. They change nothing, so that by default they are only charged.
     """
-    from goldstein.studies import svm_kernels
+    from studies.svm import kernels
 
-    advance: Any = svm_kernels.public_epochs
+    advance: Any = kernels.public_epochs
     x, rng = svm.x0.copy(), np.random.default_rng(seed)
     twins = [np.random.default_rng([seed, 1]) for _ in range(2)]  # the same batch at both points of a correction
     settings = (method.delta, method.step_size, method.epoch_length, method.batch_size, len(svm.labels), work_out)

@@ -1,4 +1,4 @@
-"""The paper's second experiment, Figure 2, with every query counted: `goldstein reproduce attack`.
+"""The paper's second experiment, Figure 2, with every query counted: `python -m studies attack`.
 
 Untargeted black-box attacks on LeNet, κ = 0.2 in ℓ∞, θ = 4. Settings are tuned on training images by successive
 halving: all settings of a grid on a few images, the better third on more, and so on, each image with the whole tuning
@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from goldstein.attack import attack
-from goldstein.studies import attack_references
-from goldstein.studies.attack_curves import compare, summary
-from goldstein.studies.attack_methods import GRIDS, Entry, Setting, entries, plus, settings
-from goldstein.studies.attack_problems import FULL, QUICK, SEED, Problem, Scale, load
-from goldstein.studies.attack_references import SHORT, SHORT_QUERIES, SQUARE
-from goldstein.studies.cells import Cells
-from goldstein.studies.record import Refusal, check_markers, code, earlier, provenance, write_whole
+from studies.attack import references
+from studies.attack.curves import compare, summary
+from studies.attack.methods import GRIDS, Entry, Setting, entries, plus, settings
+from studies.attack.problems import FULL, QUICK, SEED, Problem, Scale, load
+from studies.attack.references import SHORT, SHORT_QUERIES, SQUARE
+from studies.cells import Cells
+from studies.record import Refusal, check_markers, code, earlier, provenance, write_whole
 
 RADIUS, MARGIN = 0.2, 4.0  # κ in pixels, and θ
 BLOCK = 250  # images in a piece of the study
@@ -91,7 +91,7 @@ class Study:
         for key, queries in self.squares.items():
             if key in self.only:
                 runs[key] = self._square(problem, queries)
-                methods[key] = {"setting": {"p": attack_references.SQUARE_SHARE}, **summary(runs[key], most)}
+                methods[key] = {"setting": {"p": references.SQUARE_SHARE}, **summary(runs[key], most)}
         order = [key for key in (*self.entries, *self.squares) if key in methods]
         methods, runs = {key: methods[key] for key in order}, {key: runs[key] for key in order}
         pairs = [(one, other) for one, other in COMPARED if one in runs and other in runs]
@@ -202,26 +202,26 @@ class Study:
         """Run Square Attack, in blocks that are saved."""
         parts = []
         for start, stop in pairwise([*range(0, self.scale.images, BLOCK), self.scale.images]):
-            setting = {"p": attack_references.SQUARE_SHARE}
+            setting = {"p": references.SQUARE_SHARE}
             spec = self._spec(problem, SQUARE, "test", setting, start, stop, max_queries)
             spec |= {"art": version("adversarial-robustness-toolbox")}
             found = self.cells.get(spec)
             if found is None:
                 images, labels = (part[start:stop] for part in problem.report)
                 with ThreadPoolExecutor(1, initializer=_one_thread) as pool:
-                    task = partial(attack_references.square, radius=RADIUS, max_queries=max_queries, seed=SEED)
+                    task = partial(references.square, radius=RADIUS, max_queries=max_queries, seed=SEED)
                     found = self.cells.put(spec, pool.submit(task, problem.model, images, labels).result())
             self.advance(float(stop - start) * max_queries)
             parts.append(found)
         return _joined(parts)
 
     def _pgd(self, problem: Problem) -> dict[str, Any]:
-        spec = self._spec(problem, PGD, "test", {}, 0, self.scale.images, attack_references.PGD_STEPS)
+        spec = self._spec(problem, PGD, "test", {}, 0, self.scale.images, references.PGD_STEPS)
         found = self.cells.get(spec)
         if found is None:
             images, labels = problem.report
             right = problem.model(images).argmax(axis=1) == labels
-            task = partial(attack_references.pgd, radius=RADIUS)
+            task = partial(references.pgd, radius=RADIUS)
             with ThreadPoolExecutor(1, initializer=_one_thread) as pool:
                 won = pool.submit(task, problem.model, images[right], labels[right]).result()
             found = self.cells.put(spec, {"attacked": int(right.sum()), "won": int(sum(won))})
@@ -236,7 +236,7 @@ class Study:
 
 def squares(max_queries: int) -> dict[str, int]:
     """Return the runs of Square Attack and the budgets they are for: none when it is not installed."""
-    if not attack_references.has_art():
+    if not references.has_art():
         return {}
     return {SQUARE: max_queries} | ({SHORT: SHORT_QUERIES} if max_queries > SHORT_QUERIES else {})
 
@@ -309,8 +309,8 @@ def run(
     scale, problems : optional
         Another scale, and other problems than the two.
     """
-    from goldstein.studies import attack_report
-    from goldstein.studies.bar import study_bar
+    from studies.attack import report
+    from studies.bar import study_bar
 
     chosen = scale or (QUICK if quick else FULL)
     chosen = replace(chosen, images=images or chosen.images, max_queries=max_queries or chosen.max_queries)
@@ -321,7 +321,7 @@ def run(
         "max_queries": chosen.max_queries,
         "tuning": {"images": list(chosen.rounds), "max_queries": chosen.tuning_queries},
     }
-    check_markers(docs, attack_report.BEGIN, attack_report.END)
+    check_markers(docs, report.BEGIN, report.END)
     results = earlier(out, only, (*entries(), *squares(chosen.max_queries)), about)
     sets: dict[str, Any] = {}
     with study_bar() as progress, warnings.catch_warnings():
@@ -332,7 +332,7 @@ def run(
         todo = make()
         study = Study(out, chosen, jobs, partial(progress.advance, task), only)
         told(total=study.cost() * len(todo))
-        if not attack_references.has_art():
+        if not references.has_art():
             progress.console.print(f"{SQUARE} is left out: pip install adversarial-robustness-toolbox adds it.")
         for problem in todo:
             told(description=problem.name)
@@ -340,9 +340,9 @@ def run(
     if results is None:
         given = {"images": images, "max-queries": max_queries}
         options = " --quick" * quick + "".join(f" --{key} {value}" for key, value in given.items() if value)
-        results = {**provenance("goldstein reproduce attack" + options), **about, "datasets": sets}
+        results = {**provenance("python -m studies attack" + options), **about, "datasets": sets}
     else:
         results |= {"datasets": sets, "again": results.get("again", {}) | dict.fromkeys(only, code())}
     write_whole(out / "results.json", json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
-    attack_report.write(results, out, docs)
+    report.write(results, out, docs)
     return results

@@ -66,7 +66,7 @@ class Terrain:
 
     def oracle(self, d: int) -> FiniteSum:
         """Return the problem as an oracle of the library."""
-        from goldstein.studies.scaling_kernels import component
+        from studies.scaling.kernels import component
 
         return FiniteSum(component, N, args=self.args(d))
 

@@ -1,4 +1,4 @@
-"""Run a study from data to figure."""
+"""Run a study from data to figure: python -m studies svm | attack | lenet | scaling | defaults."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from goldstein import datasets
-from goldstein.studies.record import Refusal
+from studies.record import Refusal
 
-app = typer.Typer(help=__doc__, no_args_is_help=True)
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
@@ -22,7 +22,7 @@ def defaults(
     quick: Annotated[bool, typer.Option(help="Leave out the cases of more than 100,000 evaluations.")] = False,
 ) -> None:
     """What minimize(f, x0, max_evals=N) reaches with no settings at all."""
-    from goldstein.studies import defaults
+    from studies import defaults
 
     defaults.run(out, quick=quick, docs=docs)
 
@@ -44,18 +44,19 @@ def svm(
     import json
     import shutil
 
-    from goldstein.studies import svm, svm_report
+    from studies.svm import report as sheet
+    from studies.svm import study
 
     if quick and docs is not None:
         raise typer.BadParameter("--docs takes the results of the full study only, not those of --quick.")
     out = out or Path("out/svm-quick" if quick else "results/svm")
     with _study(out):
         if report:
-            svm_report.write(json.loads((out / "results.json").read_text()), out, docs)
+            sheet.write(json.loads((out / "results.json").read_text()), out, docs)
             return
         if fresh:
             shutil.rmtree(out / "cells", ignore_errors=True)
-        svm.run(out, quick=quick, data=data, docs=docs, jobs=jobs, only=only or ())
+        study.run(out, quick=quick, data=data, docs=docs, jobs=jobs, only=only or ())
 
 
 @app.command()
@@ -67,7 +68,7 @@ def lenet(
     seed: Annotated[int, typer.Option(min=0, help="Of the first weights and of the order of the images.")] = 0,
 ) -> None:
     """Train the networks that the attack study attacks, and record their accuracies."""
-    from goldstein.studies import lenet
+    from studies.attack import lenet
 
     for name in names or ():
         if name not in lenet.DATA:
@@ -97,18 +98,19 @@ def attack(
     import json
     import shutil
 
-    from goldstein.studies import attack, attack_report
+    from studies.attack import report as sheet
+    from studies.attack import study
 
     if quick and docs is not None:
         raise typer.BadParameter("--docs takes the results of the full study only, not those of --quick.")
     out = out or Path("out/attack-quick" if quick else "results/attack")
     with _study(out):
         if report:
-            attack_report.write(json.loads((out / "results.json").read_text()), out, docs)
+            sheet.write(json.loads((out / "results.json").read_text()), out, docs)
             return
         if fresh:
             shutil.rmtree(out / "cells", ignore_errors=True)
-        attack.run(
+        study.run(
             out,
             quick=quick,
             images=images,
@@ -144,8 +146,12 @@ def scaling(
     workers: Annotated[int | None, typer.Option(min=1, help="Threads; all cores when not given.")] = None,
 ) -> None:
     """Theorem and measurement side by side: planned runs, and exponents in ε, δ and d; goes on where it was stopped."""
-    from goldstein.studies import scaling
+    from studies.scaling import study
 
     out = out or Path("out/scaling-quick" if quick else "results/scaling")
     with _study(out):
-        scaling.run(out, quick=quick, docs=docs, workers=workers)
+        study.run(out, quick=quick, docs=docs, workers=workers)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m studies")

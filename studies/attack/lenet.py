@@ -1,4 +1,4 @@
-"""The network of the paper's second experiment and its training: `goldstein reproduce lenet` (extra: torch).
+"""The network of the paper's second experiment and its training: `python -m studies lenet` (extra: torch).
 
 LeNet as the public code has it: 1 → 16 → 64 channels, 5×5, padding 2, a ReLU and a 2×2 max-pool after each, then
 3136 → 128 → 10 with one ReLU; 428,906 parameters. (The paper's table says 16 channels twice, which does not give 3136.)
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from goldstein import datasets
 from goldstein.attack.models import torch_model
-from goldstein.studies.record import provenance
+from studies.record import provenance
 
 MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels; the public code uses them for both data sets
 DATA = ("mnist", "fashion-mnist")
@@ -224,7 +224,7 @@ def run(
     console, path = Console(), out / "training.json"
     out.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"networks": {}}
-    record |= provenance("goldstein reproduce lenet")
+    record |= provenance("python -m studies lenet")
     for name in names:
         epochs = SCHEDULES[schedule].epochs
 

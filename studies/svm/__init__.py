@@ -1,0 +1,1 @@
+"""The paper's first experiment: capped-ℓ₁ SVM, every value counted."""
