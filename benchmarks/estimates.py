@@ -10,8 +10,8 @@ import numpy as np
 import goldstein as gs
 from benchmarks.data import a9a_shaped, add_and_draw, cheap_sum, draw_normals, two_points
 from benchmarks.timing import best, together
-from goldstein.methods.base import Context
-from goldstein.smoothing import sphere
+from goldstein.estimate.smoothing import sphere
+from goldstein.methods.method import Context
 
 DELTA, ETA = 1e-3, 1e-4
 Row = dict[str, object]

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from goldstein.many import minimize_many
-from goldstein.oracle import Deterministic, FiniteSum, Oracle, Unreplayable
+from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Unreplayable
 from goldstein.problems import chebyshev_rosenbrock_linear, l1, least_absolute_deviations
-from goldstein.query import Array
 from studies.record import provenance
 
 SEEDS = 20

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein.query import Query
+from goldstein.oracle import Query
 from goldstein.stationarity import certify, min_norm_hull, norm, smoothed_gradient_norm
 from goldstein.stop import Stationary, Target
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein.closing import choose
+from goldstein.run.closing import choose
 
 
 def test_a_mean_over_the_whole_sum_needs_no_standard_errors():

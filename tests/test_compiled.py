@@ -10,7 +10,7 @@ from numba import njit
 from scipy import sparse
 
 import goldstein as gs
-from goldstein.methods.base import Context, Run
+from goldstein.methods.method import Context, Run
 from goldstein.output import Last
 from goldstein.problems import capped_l1_svm
 

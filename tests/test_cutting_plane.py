@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import goldstein as gs
+from goldstein.estimate.smoothing import ball, sphere
 from goldstein.methods.cutting_plane import MOST_VARIABLES, hit_and_run
 from goldstein.problems import capped_ridge, cone, max_coordinate, ridge, shell
-from goldstein.smoothing import ball, sphere
 
 CLOSED_FORM = [ridge, cone, shell, capped_ridge]
 

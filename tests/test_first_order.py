@@ -22,8 +22,8 @@ from first_order_models import (
     kinky_grad,
     play,
 )
+from goldstein.oracle import Query
 from goldstein.problems import chebyshev_rosenbrock_linear, cone, l1, maxq, shell
-from goldstein.query import Query
 
 # The pseudo-code of the four methods, transcribed once more, slowly. Only the order of the draws is the library's.
 

@@ -10,7 +10,7 @@ import pytest
 
 import goldstein as gs
 from first_order_models import ALL, CERTIFYING, EXACT, ORACLES, SUM, TILT, X0
-from goldstein.query import Query
+from goldstein.oracle import Query
 
 # PyTorch
 

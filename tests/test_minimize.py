@@ -10,9 +10,9 @@ from scipy.stats import chisquare
 
 import goldstein as gs
 from goldstein import Deterministic, FiniteSum, Status, Unreplayable
-from goldstein.history import RECORDS
 from goldstein.methods import resolve
 from goldstein.projection import Box, L2Ball, Simplex, linf_ball
+from goldstein.run.history import RECORDS
 
 METHODS = {
     "gfm": gs.GFM(0.1, 0.02, 3),

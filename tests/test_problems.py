@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import nnls
 
 from goldstein import problems as gp
-from goldstein.query import Query
+from goldstein.oracle import Query
 
 CATALOGUE = gp.catalogue()
 EVERY = {**CATALOGUE, "max_coordinate": gp.max_coordinate, "negative_abs": gp.negative_abs}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from goldstein.oracle import Query
 from goldstein.problems import Problem, capped_l1_svm, svm
-from goldstein.query import Query
 
 N, FEATURES = 60, 9
 

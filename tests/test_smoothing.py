@@ -9,8 +9,8 @@ from scipy.special import betainc
 from scipy.stats import beta, binomtest, kstest, t
 
 import goldstein as gs
-from goldstein.query import Query
-from goldstein.smoothing import DIRECTIONS, Central, LeaveOneOut, ball, mean_estimate, orthogonal, sphere
+from goldstein.estimate.smoothing import DIRECTIONS, Central, LeaveOneOut, ball, mean_estimate, orthogonal, sphere
+from goldstein.oracle import Query
 
 DELTA = 0.3
 ERROR = 1e-4  # error probability of one randomised test; about 60 of them: below 1 % for the file

@@ -13,7 +13,7 @@ from scipy.stats import binom, t
 import goldstein as gs
 from goldstein import problems
 from goldstein.counting import Counters
-from goldstein.query import Query
+from goldstein.oracle import Query
 from goldstein.stationarity import Stationary, draws, hull, min_norm_hull, norm, smoothed_gradient_norm, value_gap_bound
 
 DELTA = 0.5

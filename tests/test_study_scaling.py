@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein.smoothing import ball
+from goldstein.estimate.smoothing import ball
 
 pytest.importorskip("numba")
 

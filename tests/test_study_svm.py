@@ -20,8 +20,8 @@ pytest.importorskip("rich")
 
 import goldstein as gs
 from goldstein import datasets
+from goldstein.estimate.smoothing import ball
 from goldstein.problems import capped_l1_svm
-from goldstein.smoothing import ball
 from studies import record
 from studies.cells import Cells
 from studies.svm import measure as svm_measure

@@ -12,8 +12,8 @@ from scipy.special import betainc
 from scipy.stats import chisquare
 
 import goldstein as gs
+from goldstein.estimate.smoothing import Central, sphere
 from goldstein.problems import Problem, capped_ridge, cone, l1, ridge, shell
-from goldstein.smoothing import Central, sphere
 from goldstein.theory import constants, plan
 
 D, DELTA = 5, 0.3

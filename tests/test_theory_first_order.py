@@ -14,8 +14,8 @@ from scipy.special import betainc
 from scipy.stats import t as student
 
 import goldstein as gs
+from goldstein.estimate.smoothing import sphere
 from goldstein.problems import capped_ridge, cone, ridge, shell
-from goldstein.smoothing import sphere
 from goldstein.theory import plan
 
 SMALL = {"d": 10, "L": 1.0, "delta": 0.5, "epsilon": 0.3, "gap": 1.0}

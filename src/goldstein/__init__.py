@@ -1,7 +1,7 @@
 """Minimise noisy, nonsmooth, nonconvex functions from their values alone, and say how stationary the answer is."""
 
-from goldstein import projection, smoothing, steps, stop, theory
-from goldstein.checkpoint import Checkpoint
+from goldstein import projection, steps, stop, theory
+from goldstein.estimate import smoothing
 from goldstein.many import ManyResults, minimize_many
 from goldstein.methods import (
     GFM,
@@ -18,9 +18,9 @@ from goldstein.methods import (
     WarmStart,
 )
 from goldstein.minimize import minimize, scipy_method
-from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Seeded, Unreplayable
-from goldstein.query import Query
-from goldstein.result import Result, Status
+from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Query, Seeded, Unreplayable
+from goldstein.run.checkpoint import Checkpoint
+from goldstein.run.result import Result, Status
 from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_norm, value_gap_bound
 
 __version__ = "0.1.0"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goldstein.query import Array, Query
+from goldstein.oracle import Array, Query
 from goldstein.state import State
 
 FAILURE_WINDOW = 1_000

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from goldstein.download import ChecksumError, DownloadError, File, Progress, download, verify
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 __all__ = ["SOURCES", "ChecksumError", "DownloadError", "File", "Source", "cache_folder", "fetch"]
 __all__ += ["load", "load_images", "local_path", "verify"]

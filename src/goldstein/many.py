@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.compiled import is_jitted
-from goldstein.history import COLUMNS
 from goldstein.methods import Method
 from goldstein.minimize import minimize
-from goldstein.oracle import Oracle
-from goldstein.query import Array
-from goldstein.result import Result
+from goldstein.oracle import Array, Oracle
+from goldstein.run.history import COLUMNS
+from goldstein.run.result import Result
 
 
 class ManyResults(list[Result]):

@@ -13,15 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.checkpoint import Checkpoint
-from goldstein.evaluate import Catch, Evaluator, check_workers
-from goldstein.loop import Kernel, Session, drive
 from goldstein.methods import Method, resolve
-from goldstein.oracle import Deterministic, Oracle, Unreplayable
+from goldstein.oracle import Array, Deterministic, Oracle, Query, Unreplayable
+from goldstein.oracle.evaluate import Catch, Evaluator, check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
-from goldstein.query import Array, Query
-from goldstein.result import Result, Status
+from goldstein.run.checkpoint import Checkpoint
+from goldstein.run.result import Result, Status
+from goldstein.run.session import Kernel, Session, drive
 from goldstein.stop import Criterion
 
 
@@ -78,7 +77,7 @@ def minimize(
     rng : int or Generator, optional
         Seed or generator; the same seed gives the same run.
     workers : int, executor or map-like callable, optional
-        Evaluate the rows of a query in parallel; see `goldstein.evaluate.Evaluator`.
+        Evaluate the rows of a query in parallel; see `goldstein.oracle.evaluate.Evaluator`.
     callback : callable, optional
         `callback(intermediate_result)` at each record of the history; raise StopIteration to stop.
     monitor : callable, optional

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goldstein.query import Array
+from goldstein.oracle import Array
 from goldstein.state import State
 
 OUTPUTS = ("last", "random", "average", "best")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 
 def band(axes: Any, nfev: Array, values: Array, label: str, **style: Any) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.optimize import Bounds
 
 from goldstein import arguments
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 
 @runtime_checkable

@@ -19,10 +19,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from goldstein.compiled import obstacle
 from goldstein.methods import Method, resolve
 from goldstein.minimize import minimize
-from goldstein.oracle import FiniteSum
+from goldstein.oracle import Array, FiniteSum
 from goldstein.problems.svm import SVM, capped_l1_svm
-from goldstein.query import Array
-from goldstein.result import Result
+from goldstein.run.result import Result
 
 
 class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,7 +56,7 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The weights.
     intercept_ : ndarray, shape (1,) or (k,)
         The intercepts; zeros without `fit_intercept`.
-    history_ : list of goldstein.history.History
+    history_ : list of goldstein.run.history.History
         The course of each run of the last call, one for each row of `coef_`.
     n_iter_ : int
         Iterations of the longest run of the last call.

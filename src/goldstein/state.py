@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 
 class State:

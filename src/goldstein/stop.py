@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goldstein import arguments
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query
+from goldstein.oracle import Array, Oracle, Query
 
 
 class Criterion(ABC):

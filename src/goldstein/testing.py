@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.methods.base import Context, Method, Run
+from goldstein.methods.method import Context, Method, Run
 from goldstein.minimize import minimize
-from goldstein.oracle import Deterministic, FiniteSum, Oracle
-from goldstein.query import Array, Query
-from goldstein.result import Result, Status
+from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Query
+from goldstein.run.result import Result, Status
 from goldstein.state import pack
 
 D, BUDGET = 4, 400

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, overload
 
-from goldstein.oracle import Deterministic, FiniteSum
-from goldstein.query import Array, Samples
+from goldstein.oracle import Array, Deterministic, FiniteSum, Samples
 
 try:
     torch: Any = import_module("torch")  # by name, since a type checker may not find it

@@ -14,9 +14,9 @@ from itertools import product
 from typing import TypeVar
 
 from goldstein.methods import GFM, GFMPlus
-from goldstein.methods.base import Context, Method
 from goldstein.methods.gfm_plus import GFMPlusState
-from goldstein.query import Array, Query
+from goldstein.methods.method import Context, Method
+from goldstein.oracle import Array, Query
 from goldstein.steps import HalveOnPlateau
 from studies.attack.lenet import STD
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from goldstein import theory
-from goldstein.oracle import Deterministic
+from goldstein.oracle import Array, Deterministic, Query
 from goldstein.problems import Problem, capped_ridge, cone, ridge, shell
-from goldstein.query import Array, Query
 from goldstein.theory import Plan
 
 D, DELTA = 5, 0.3

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, roots_gegenbauer
 
-from goldstein.oracle import FiniteSum
-from goldstein.query import Array
+from goldstein.oracle import Array, FiniteSum
 
 N = 1024  # components
 SHARES = (1.0, 0.5, 0.25, 0.05)  # radii ρ/δ of the smoothed gradients among which the shortest is taken

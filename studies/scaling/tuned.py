@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.query import Array
+from goldstein.oracle import Array
 from studies.scaling.problems import TERRAINS, N, Terrain
 
 GROWTH = 1.03

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc
 
+from goldstein.estimate.smoothing import sphere
 from goldstein.methods import GFMPlus
+from goldstein.oracle import Array, Query
 from goldstein.problems.svm import SVM
-from goldstein.query import Array, Query
-from goldstein.smoothing import sphere
 
 FIRST_STEPS = (1.0, 0.1, 0.01, 0.001)  # of the first-order runs
 PENALTIES = (1.0, 10.0, 100.0)  # C of liblinear

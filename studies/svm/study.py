@@ -23,9 +23,9 @@ import numpy as np
 from goldstein import datasets
 from goldstein.methods import GFM, ZOO2NC, GFMPlus
 from goldstein.minimize import minimize
+from goldstein.oracle import Array
 from goldstein.problems.svm import SVM, capped_l1_svm
-from goldstein.query import Array
-from goldstein.result import Result
+from goldstein.run.result import Result
 from goldstein.steps import LinearDecay
 from studies.cells import Cells
 from studies.record import check_markers, code, earlier, provenance, write_whole

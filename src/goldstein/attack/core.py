@@ -17,7 +17,7 @@ from goldstein.attack.loss import OUTPUTS
 from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.sign import SignAveraging
-from goldstein.methods.base import Method
+from goldstein.methods.method import Method
 from goldstein.methods.warm_start import WarmStart
 from goldstein.oracle import Deterministic
 

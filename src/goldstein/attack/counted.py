@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.loss import as_scores
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 Model = Callable[[npt.NDArray[np.float32]], Any]
 Counts = npt.NDArray[np.int64]

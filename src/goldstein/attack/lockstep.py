@@ -19,8 +19,8 @@ import numpy.typing as npt
 from goldstein.attack.counted import CountedModel
 from goldstein.attack.loss import Flags, Labels, log_scores, margins, sure
 from goldstein.attack.region import Region, Rows
-from goldstein.methods.base import Context, Method, Run
-from goldstein.query import Array
+from goldstein.methods.method import Context, Method, Run
+from goldstein.oracle import Array
 
 PROBE = 32  # so many pixels are compared first
 

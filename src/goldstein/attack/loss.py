@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 OUTPUTS = ("logits", "probabilities")
 SURE = 1e-4  # a lead smaller than float32 scores are exact to is not called success, so that any other pass agrees

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 ROWS = 64
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein.oracle import Array
 from goldstein.projection import Projection
-from goldstein.query import Array
 
 NORMS = ("linf", "l2")
 ROUNDING = 4e-6  # relative error of a Euclidean norm of few pixels that is computed in float32, twice

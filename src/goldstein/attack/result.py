@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 Flags = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]

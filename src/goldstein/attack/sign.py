@@ -13,10 +13,10 @@ import numpy.typing as npt
 from goldstein import arguments
 from goldstein.attack.region import Region
 from goldstein.attack.tiles import CoarseToFine, tiles
-from goldstein.methods.base import Context
+from goldstein.estimate.smoothing import Central, LeaveOneOut
+from goldstein.methods.method import Context
 from goldstein.methods.zeroth_order import Batch, Draw, SmoothedState, ZerothOrder
-from goldstein.query import Array, Query
-from goldstein.smoothing import Central, LeaveOneOut
+from goldstein.oracle import Array, Query
 
 STEPS = ("sign", "euclidean")
 

@@ -16,19 +16,18 @@ from typing import Any
 import numpy as np
 
 from goldstein.counting import Tally
+from goldstein.estimate.smoothing import Central
 from goldstein.methods.auto import DECAY, GROW, HUGE, SMOOTH, Auto, AutoState
-from goldstein.methods.base import Context, Method
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus, GFMPlusState
+from goldstein.methods.method import Context, Method
 from goldstein.methods.o2nc import ZOO2NC, O2NCState
 from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probed import Probed, ProbedState
 from goldstein.methods.warm_start import WarmStart, WarmStartState
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
-from goldstein.oracle import Deterministic, FiniteSum, Oracle
+from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle
 from goldstein.output import Average, Random, Tracker
-from goldstein.query import Array
-from goldstein.smoothing import Central
 from goldstein.steps import Calibrated, Schedule
 
 CHUNK_SECONDS = 0.3  # how long Ctrl-C and the first record may have to wait
@@ -99,7 +98,7 @@ class _Kernel(ABC):
         until: float,
         most: int | None,
     ) -> Tally:
-        """Do whole iterations; see `goldstein.loop.Kernel`."""
+        """Do whole iterations; see `goldstein.run.session.Kernel`."""
         used = self._plan(state, limit, until, most)
         if used.size == 0:
             return Tally()
@@ -306,7 +305,7 @@ class _WarmStartKernel:
         until: float,
         most: int | None,
     ) -> Tally:
-        """Do whole iterations; see `goldstein.loop.Kernel`."""
+        """Do whole iterations; see `goldstein.run.session.Kernel`."""
         stage = self.method._stage(state, context)
         nfev, phase = stage.nfev, state.phase
         if phase == 1:
@@ -339,7 +338,7 @@ class _ProbedKernel:
         until: float,
         most: int | None,
     ) -> Tally:
-        """Do whole iterations; see `goldstein.loop.Kernel`."""
+        """Do whole iterations; see `goldstein.run.session.Kernel`."""
         if state.inner is None:
             return Tally()
         built, stage = self.method.built(state), self.method._stage(state, context)

@@ -7,11 +7,11 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from goldstein.methods.auto import Auto
-from goldstein.methods.base import Context, Method, MethodState, Run
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.ingd import INGD, PINGD
+from goldstein.methods.method import Context, Method, MethodState, Run
 from goldstein.methods.o2nc import O2NC, ZOO2NC
 from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probed import Probed

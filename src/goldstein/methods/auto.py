@@ -14,12 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.methods.base import Context, Method
+from goldstein.estimate.smoothing import sphere
+from goldstein.methods.method import Context, Method
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query
-from goldstein.smoothing import sphere
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.state import State
 from goldstein.steps import Calibrated, Travel
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.methods.base import Context
+from goldstein.estimate.smoothing import ball
 from goldstein.methods.ingd import Certifying, CertifyingState
-from goldstein.query import Array, Query
-from goldstein.smoothing import ball
+from goldstein.methods.method import Context
+from goldstein.oracle import Array, Query
 
 MOST_VARIABLES = 20
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from goldstein.methods.base import Context
+from goldstein.methods.method import Context
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
-from goldstein.query import Array, Query
+from goldstein.oracle import Array, Query
 from goldstein.steps import StepRule
 
 

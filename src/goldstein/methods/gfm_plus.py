@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.base import Context
+from goldstein.methods.method import Context
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
-from goldstein.query import Array, Query
+from goldstein.oracle import Array, Query
 from goldstein.steps import StepRule
 
 RESTARTS = ("clock", "coin")

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.base import Context, Method
+from goldstein.methods.method import Context, Method
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
-from goldstein.query import Array, Query
+from goldstein.oracle import Array, Query
 
 LEARNERS = ("adagrad", "ogd")
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goldstein.methods.base import Context
+from goldstein.estimate.smoothing import sphere
+from goldstein.methods.method import Context
+from goldstein.oracle import Array, Query
 from goldstein.projection import Projection
-from goldstein.query import Array, Query
-from goldstein.smoothing import sphere
 from goldstein.state import State
 
 DECADES = 10  # the scale is sought within ten decades on either side of ‖x0‖ (of 1 if x0 = 0)

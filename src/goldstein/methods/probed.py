@@ -13,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.methods.base import Context, Method, MethodState
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.ingd import INGD, PINGD, Certifying
+from goldstein.methods.method import Context, Method, MethodState
 from goldstein.methods.o2nc import O2NC, ZOO2NC
 from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probe import Probe
 from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.state import State
 from goldstein.steps import Calibrated
 

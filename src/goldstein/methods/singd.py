@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.base import Context, Method, MethodState
-from goldstein.query import Array, Query
-from goldstein.smoothing import ball
+from goldstein.estimate.smoothing import ball
+from goldstein.methods.method import Context, Method, MethodState
+from goldstein.oracle import Array, Query
 
 
 @dataclass

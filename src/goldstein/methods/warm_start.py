@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.base import Context, Method, MethodState
 from goldstein.methods.gfm_plus import GFMPlus
-from goldstein.oracle import Oracle
+from goldstein.methods.method import Context, Method, MethodState
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.output import Average
-from goldstein.query import Array, Query
 
 
 @dataclass

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.base import Context, Method, MethodState
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query
-from goldstein.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
+from goldstein.estimate.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
+from goldstein.methods.method import Context, Method, MethodState
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import LinearDecay, StepRule, as_rule
 
 OPTIONAL = ("large_batch_size", "search", "resolution")  # counts that may be None
@@ -74,7 +73,7 @@ class ZerothOrder(Method):
     directions : {"iid", "orthogonal"}
         Independent directions, or orthonormal frames of them: less variance at the same cost once a batch
         has a sizeable share of d directions.
-    estimator : {"central", "loo"} or an estimator from goldstein.smoothing
+    estimator : {"central", "loo"} or an estimator from goldstein.estimate.smoothing
         Two values a direction, or one compared with the group (`LeaveOneOut`).
     """
 

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.oracle import Deterministic, FiniteSum
-from goldstein.query import Array, Query
+from goldstein.oracle import Array, Deterministic, FiniteSum, Query
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from scipy.linalg import hilbert, solve_banded
 
 from goldstein import arguments
+from goldstein.oracle import Array
 from goldstein.problems.base import Problem, Vectorised, deterministic, one_hot, radius
-from goldstein.query import Array
 
 
 def chebyshev_rosenbrock(d: int = 4, ball: float | None = None) -> Problem:

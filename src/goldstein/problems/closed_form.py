@@ -23,9 +23,8 @@ from scipy.integrate import quad
 from scipy.special import betainc, gammaln
 
 from goldstein import arguments
-from goldstein.oracle import Deterministic
+from goldstein.oracle import Array, Deterministic
 from goldstein.problems.base import Problem, one_hot
-from goldstein.query import Array
 
 
 def ridge(d: int = 10, direction: npt.ArrayLike | None = None) -> Problem:

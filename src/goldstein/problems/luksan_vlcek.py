@@ -22,9 +22,9 @@ import numpy.typing as npt
 from scipy.linalg import hilbert
 
 from goldstein import arguments
+from goldstein.oracle import Array
 from goldstein.problems import quadratics
 from goldstein.problems.base import Problem, deterministic, one_hot, radius
-from goldstein.query import Array
 
 
 def cb2(ball: float | None = None) -> Problem:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from goldstein.query import Array
+from goldstein.oracle import Array
 
 
 def pieces(X: Array, H: Array, g: Array, c: Array) -> Array:

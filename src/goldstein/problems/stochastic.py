@@ -9,10 +9,9 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from goldstein import arguments
-from goldstein.oracle import FiniteSum
+from goldstein.oracle import Array, FiniteSum, Samples
 from goldstein.problems import quadratics
 from goldstein.problems.base import Problem, radius
-from goldstein.query import Array, Samples
 
 Seed = int | np.random.Generator
 

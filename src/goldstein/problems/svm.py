@@ -19,9 +19,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from goldstein import arguments
-from goldstein.oracle import FiniteSum
+from goldstein.oracle import Array, FiniteSum, Samples
 from goldstein.problems.base import Problem
-from goldstein.query import Array, Samples
 
 # From this many rows per distinct sample on, a product per sample beats gathering each row's own features.
 SHARED_ROWS = 64

@@ -12,9 +12,7 @@ from scipy.special import stdtrit
 
 from goldstein import arguments
 from goldstein.counting import Counters
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query
-from goldstein.stationarity.arguments import as_centre, as_oracle, lost, room
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.stationarity.draws import Check, Gradients, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.hull import (
     RHO,
@@ -26,6 +24,7 @@ from goldstein.stationarity.hull import (
     shortest,
 )
 from goldstein.stationarity.norm import SEEN, Moments, estimate, gather
+from goldstein.stationarity.rounding import as_centre, as_oracle, lost, room
 
 LOOKS = (1 / 16, 1 / 4, 1)  # shares of its budget after which the smoothed gradient is looked at
 DRAWS = 30  # fewest draws on which a confidence bound may rest

@@ -8,12 +8,11 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.counting import Counters
-from goldstein.oracle import Oracle
-from goldstein.query import Array
-from goldstein.stationarity.arguments import room
+from goldstein.oracle import Array, Oracle
 from goldstein.stationarity.certificate import DRAWS
 from goldstein.stationarity.draws import Check, Values, counted, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, estimate, gather
+from goldstein.stationarity.rounding import room
 from goldstein.stop import Criterion
 
 

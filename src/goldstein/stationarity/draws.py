@@ -9,9 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from goldstein.counting import Counters
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query, Sampler
-from goldstein.smoothing import Central, ball, orthogonal, sphere
+from goldstein.estimate.smoothing import Central, ball, orthogonal, sphere
+from goldstein.oracle import Array, Oracle, Query, Sampler
 
 T = TypeVar("T")
 Check = Generator[Query, Array, T]

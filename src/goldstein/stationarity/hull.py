@@ -16,12 +16,11 @@ from scipy.optimize import nnls
 
 from goldstein import arguments
 from goldstein.counting import Counters
-from goldstein.oracle import Deterministic, Oracle
-from goldstein.query import Array, Query
-from goldstein.smoothing import ball
-from goldstein.stationarity.arguments import as_centre, as_oracle, needs_gradients, room
+from goldstein.estimate.smoothing import ball
+from goldstein.oracle import Array, Deterministic, Oracle, Query
 from goldstein.stationarity.draws import Check, Gradients, Source, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, gather
+from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients, room
 
 AT_ONCE = 1_000  # points up to which one call of NNLS solves the whole problem
 GAP = 1e-14  # relative Frank-Wolfe gap at which weights are optimal to rounding

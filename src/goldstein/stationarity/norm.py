@@ -15,12 +15,11 @@ from scipy.special import stdtrit
 
 from goldstein import arguments
 from goldstein.counting import Counters
-from goldstein.oracle import Oracle
-from goldstein.query import Array
-from goldstein.smoothing import DIRECTIONS
-from goldstein.stationarity.arguments import as_centre, as_oracle, needs_gradients
+from goldstein.estimate.constants import constants
+from goldstein.estimate.smoothing import DIRECTIONS
+from goldstein.oracle import Array, Oracle
 from goldstein.stationarity.draws import Check, Gradients, Source, Values, counted, drive, portions, rounding_error
-from goldstein.theory import constants
+from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients
 
 DENSE = 1024  # up to this dimension the second moments are kept as one matrix
 BLOCK = 1024  # beyond it, inner products are taken within blocks of so many draws

@@ -16,7 +16,7 @@ the paper:
 - One phase: Goldstein's lemma, dist(0, ∂_δ f(x)) ≤ (f(x) − inf f)/δ, lets phase 1 alone do for convex f, ζ = δε.
 """
 
-from goldstein.theory.bounds import Constants, constants
+from goldstein.estimate.constants import Constants, constants
 from goldstein.theory.comparison import Comparison, Row, compare
 from goldstein.theory.estimation import Estimates, estimate
 from goldstein.theory.planning import PLANS, plan

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query
-from goldstein.smoothing import ball, sphere
+from goldstein.estimate.smoothing import ball, sphere
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.theory.plans import written
 
 LEAST = 60  # evaluations below which nothing can be said

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Callable
 
 from goldstein import arguments
+from goldstein.estimate.constants import constants as constants_of
 from goldstein.theory import first_order, zeroth_order
-from goldstein.theory.bounds import constants as constants_of
 from goldstein.theory.plans import Goal, Plan
 
 PLANS: dict[str, Callable[[Goal], Plan]] = {

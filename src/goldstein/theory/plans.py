@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.theory.bounds import Constants
+from goldstein.estimate.constants import Constants
 
 RUN_LIMIT = 10**9  # evaluations above which Plan.run asks for an explicit max_evals
 

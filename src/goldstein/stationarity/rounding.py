@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.oracle import Oracle
-from goldstein.query import Array
+from goldstein.oracle import Array, Oracle
 
 RESOLUTION = 2.0**13  # rounding errors of x that δ must hold, for every random point
 

@@ -16,18 +16,17 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from goldstein.checkpoint import Checkpoint
-from goldstein.closing import Closing
 from goldstein.counting import Counters, Tally
-from goldstein.history import History, Recorder
-from goldstein.methods.base import Context, Method, Run
-from goldstein.oracle import Oracle
+from goldstein.methods.method import Context, Method, Run
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.output import TRACKERS, Tracker
 from goldstein.projection import Projection, described
-from goldstein.query import Array, Query
-from goldstein.result import REASONS, Result, Status
+from goldstein.run.checkpoint import Checkpoint
+from goldstein.run.closing import Closing
+from goldstein.run.history import History, Recorder
+from goldstein.run.result import REASONS, Result, Status
 from goldstein.state import apart, generator
-from goldstein.stationarity.arguments import lost, room
+from goldstein.stationarity.rounding import lost, room
 from goldstein.stop import Criterion
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from goldstein.history import History
-from goldstein.query import Array
+from goldstein.oracle import Array
+from goldstein.run.history import History
 
 
 class Status(IntEnum):

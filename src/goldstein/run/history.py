@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from goldstein.query import Array
+from goldstein.oracle import Array
 from goldstein.state import State
 
 RECORDS = 100

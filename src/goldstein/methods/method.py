@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.oracle import Oracle
+from goldstein.oracle import Array, Oracle, Query, Sampler
 from goldstein.projection import Projection, as_projection
-from goldstein.query import Array, Query, Sampler
 from goldstein.state import State
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query
+from goldstein.oracle.oracles import Oracle
+from goldstein.oracle.query import Array, Query
 
 Catch = tuple[type[BaseException], ...]
 Answer = tuple[Array, float]  # values, and the rounding error of the type in which they came

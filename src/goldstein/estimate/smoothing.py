@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.query import Array, Sampler, Samples
+from goldstein.oracle import Array, Sampler, Samples
 
 Mask = npt.NDArray[np.bool_]
 

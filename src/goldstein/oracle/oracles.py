@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from goldstein import arguments
-from goldstein.query import Array, Query, Sampler, Samples
+from goldstein.oracle.query import Array, Query, Sampler, Samples
 
 FAILED = np.nan
 

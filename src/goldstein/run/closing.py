@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.oracle import Oracle
-from goldstein.query import Array, Query
-from goldstein.result import mean_and_error
+from goldstein.oracle import Array, Oracle, Query
+from goldstein.run.result import mean_and_error
 from goldstein.stationarity.certificate import Certificate, Search
 
 SHARE = 200  # one part in so many of the budget estimates f at a candidate

@@ -1,0 +1,1 @@
+"""Estimates of gradients from values, and the constants of smoothing."""

@@ -1,0 +1,1 @@
+"""A run: its session, what it keeps, and who plays it."""
