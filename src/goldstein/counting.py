@@ -1,4 +1,4 @@
-"""Counting: every value that the library asks for, and how many of them failed."""
+"""Counting: every value that the library asks for, how many of them failed, and how precise they are."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goldstein.oracle import Array, Query
+from goldstein.oracle import DOUBLE, SINGLE, Answer, Query, Tally
+from goldstein.oracle.tally import evidence
 from goldstein.state import State
 
 FAILURE_WINDOW = 1_000
+SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
 
 
 @dataclass
 class Counters(State):
     """Everything that is counted.
 
-    `window` and `window_failed` forget: they are about the last thousand values. `magnitude` is the mean of |F|.
+    Attributes
+    ----------
+    nfev, nfev_diagnostic, ngev, nfail : int
+        Values, those of them that do not move x, gradients, and failed evaluations.
+    window, window_failed : float
+        Values and failures among the last thousand, roughly: both forget.
+    magnitude, near : float, int
+        Mean of |F| over the values of estimates, and how many those are: what probes see far away is not in it.
+    single, double : int
+        Values that tell something about their precision, see `evidence`.
+    coarsest : float
+        Largest rounding error of a type in which an answer came.
     """
 
     nfev: int = 0
@@ -26,26 +39,42 @@ class Counters(State):
     window: float = 0.0
     window_failed: float = 0.0
     magnitude: float = 0.0
+    near: int = 0
+    single: int = 0
+    double: int = 0
+    coarsest: float = DOUBLE
 
-    def see(self, values: Array, query: Query, diagnostic: bool) -> Array:
-        """Count the answer of a query and return its finite part."""
-        fine = np.isfinite(values)
+    def see(self, query: Query, answer: Answer, *, diagnostic: bool = False) -> Tally:
+        """Count the answer of a query; return the tally of its values."""
         if query.order == 1:
+            failed = len(query) - int(np.isfinite(answer.values).all(axis=1).sum())
             self.ngev += len(query)
-            self._fails(len(query), len(query) - int(fine.all(axis=1).sum()))
-            return values[:0].ravel()
-        finite = values if fine.all() else values[fine]
-        self.add(len(query), finite.size, float(np.abs(finite).sum()), diagnostic)
-        return finite
+            self.coarsest = max(self.coarsest, answer.roundoff)
+            if not self.double and answer.roundoff == DOUBLE:
+                entries = answer.values.ravel()
+                single, double = evidence(entries[np.isfinite(entries)])
+                self.single += single
+                self.double += double
+            self._fails(len(query), failed)
+            return Tally()
+        tally = answer.tally(precise=self.double > 0 or answer.roundoff > DOUBLE)
+        self.add(tally, diagnostic=diagnostic)
+        return tally
 
-    def add(self, asked: int, fine: int, magnitude: float, diagnostic: bool) -> None:
-        """Count `asked` values of which `fine` were finite, with `magnitude` the sum of their |F|."""
-        self.nfev += asked
-        self.nfev_diagnostic += asked if diagnostic else 0
-        self._fails(asked, asked - fine)
-        if fine:
-            seen = max(self.nfev - self.nfail, fine)
-            self.magnitude += (magnitude - fine * self.magnitude) / seen
+    def add(self, tally: Tally, *, diagnostic: bool = False) -> None:
+        """Count values."""
+        self.nfev += tally.asked
+        self.nfev_diagnostic += tally.asked if diagnostic else 0
+        self.single += tally.single
+        self.double += tally.double
+        self.coarsest = max(self.coarsest, tally.roundoff)
+        self._fails(tally.asked, tally.asked - tally.fine)
+
+    def measure(self, tally: Tally) -> None:
+        """Take the values of an estimate into the mean of |F|."""
+        if tally.fine:
+            self.near += tally.fine
+            self.magnitude += (tally.magnitude - tally.fine * self.magnitude) / self.near
 
     def _fails(self, asked: int, failed: int) -> None:
         self.nfail += failed
@@ -53,20 +82,21 @@ class Counters(State):
         self.window_failed += failed
         if self.window > FAILURE_WINDOW:
             keep = FAILURE_WINDOW / self.window
-            self.window, self.window_failed = self.window * keep, self.window_failed * keep
+            self.window *= keep
+            self.window_failed *= keep
 
     @property
     def failing(self) -> bool:
         """Whether more than half of the recent values fail, beyond what chance explains (three standard errors)."""
         return self.window >= 100 and self.window_failed > 0.5 * self.window + 1.5 * np.sqrt(self.window)
 
+    @property
+    def roundoff(self) -> float:
+        """Relative rounding error of the values, as their types say and as they show: for warnings."""
+        shown = SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
+        return max(self.coarsest, shown)
 
-@dataclass
-class Tally:
-    """What a chunk of compiled iterations asked for and saw."""
-
-    asked: int = 0
-    fine: int = 0
-    total: float = 0.0
-    magnitude: float = 0.0
-    lowest: float = np.inf
+    @property
+    def proven(self) -> float:
+        """The same for certificates: values that have not shown to be more precise count as single precision."""
+        return max(self.coarsest, DOUBLE if self.double else SINGLE)

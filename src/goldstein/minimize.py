@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,13 +13,14 @@ import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.methods import Method, resolve
-from goldstein.oracle import Array, Deterministic, Oracle, Query, Unreplayable
-from goldstein.oracle.evaluate import Catch, Evaluator, check_workers
+from goldstein.oracle import Array, Deterministic, Oracle
+from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
 from goldstein.run.checkpoint import Checkpoint
-from goldstein.run.result import Result, Status
-from goldstein.run.session import Kernel, Session, drive
+from goldstein.run.drive import drive
+from goldstein.run.result import Result
+from goldstein.run.session import Session
 from goldstein.stop import Criterion
 
 
@@ -132,7 +132,7 @@ def minimize(
         max_evals = 1000 * (x.size + 1)
         notes.append(f"No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}.")
     chosen = resolve(method, options)
-    if output == "best" and not chosen.sees_values:
+    if output == "best" and not chosen.needs.values:
         raise ValueError(f"{chosen.name} asks for gradients only, so it cannot tell which iterate is best.")
     allowed = as_projection(bounds, projection, x.size)
     if stationarity is not None:
@@ -145,45 +145,38 @@ def minimize(
     file = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
 
     check_workers(workers)
-    start = x if allowed is None else allowed(x)
-    oracle, spent, failed = (
-        (fun, 0, 0) if isinstance(fun, Oracle) else _recognise(fun, start, max_evals, caught, file, notes)
-    )
-    refusal = chosen.refusal(oracle)
+    bare = not isinstance(fun, Oracle)
+    oracle = fun if isinstance(fun, Oracle) else _as_deterministic(fun)
+    refusal = chosen.needs.refusal(chosen.name, oracle)
     if refusal is not None:
         raise ValueError(refusal)
-    caution = chosen.caution(oracle)
-    if caution is not None:
-        warnings.warn(caution, RuntimeWarning, stacklevel=2)
-    if allowed is not None:
-        allowed = allowed if scale is None else allowed.scaled(scale)
-        margin, checks = chosen.margin(), [criterion.reach for criterion in criteria]
-        reach = max([0.0 if stationarity is None else stationarity[0], *checks])  # of diagnostic queries, not scaled
-        held = allowed.holds(margin)
-        if not held or reach > margin * (1.0 if scale is None else float(scale.min())):
-            notes.append(f"Queries may leave the allowed set by delta = {max(reach, 0.0 if held else margin):.3g}.")
-
     session = Session(
         chosen,
         x if scale is None else x / scale,
         oracle,
         rng=generator,
+        bare=bare,
         max_evals=max_evals,
         max_iter=max_iter,
         stop=criteria,
         output=output,
-        projection=allowed,
+        projection=allowed if allowed is None or scale is None else allowed.scaled(scale),
         x_scale=scale,
         callback=callback,
         monitor=monitor,
         checkpoint=file,
-        spent=(spent, failed),
+        compiled=compiled if compiled is not None or "numba" in sys.modules else False,
         notes=notes,
         stationarity=stationarity,
     )
-    session.kernel = _kernel(compiled, chosen, oracle, allowed is not None, scale is not None, session.rule)
-    with Evaluator(oracle, workers, caught, scale) as evaluate:
+    with Evaluator(oracle, workers, caught) as evaluate:
         return drive(session, evaluate)
+
+
+def _as_deterministic(fun: Any) -> Deterministic:
+    if not callable(fun):
+        raise TypeError(f"fun must be a callable or an oracle, got {type(fun).__name__}.")
+    return Deterministic(fun)
 
 
 def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
@@ -229,50 +222,6 @@ def _scipy_callback(callback: Callable[..., Any]) -> Callable[[Result], Any]:
     if "intermediate_result" in inspect.signature(callback).parameters:
         return lambda result: callback(intermediate_result=result)
     return lambda result: callback(result.x)
-
-
-def _recognise(
-    fun: Any, x: Array, max_evals: int | None, catch: Catch, file: Checkpoint | None, notes: list[str]
-) -> tuple[Oracle, int, int]:
-    """Ask a bare callable twice at x0: equal values make it `Deterministic`, different ones `Unreplayable`."""
-    if not callable(fun):
-        raise TypeError(f"fun must be a callable or an oracle, got {type(fun).__name__}.")
-    short = max_evals is not None and max_evals < 2
-    saved = None if file is None else file.load()
-    if saved is not None:  # asked before the checkpoint was written, and counted there
-        noisy = saved["fingerprint"]["oracle"].startswith(Unreplayable.__name__)
-        return (Unreplayable(fun) if noisy else Deterministic(fun)), 0 if short else 2, 0
-    if short:
-        return Deterministic(fun), 0, 0
-    try:
-        values = Deterministic(fun).evaluate(Query(np.stack([x, x])), catch)
-    except Exception as error:
-        error.result = Result(x=x.copy(), nfev=getattr(error, "evaluated", 1), status=Status.RUNNING)  # type: ignore[attr-defined,call-arg]
-        raise
-    (first, second), failed = values, int(np.sum(~np.isfinite(values)))
-    if first == second or failed:
-        return Deterministic(fun), 2, failed
-    notes.append(
-        f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that cannot be "
-        "replayed (Unreplayable); if it takes a seed, use Seeded."
-    )
-    return Unreplayable(fun), 2, 0
-
-
-def _kernel(
-    wanted: bool | None, method: Method, oracle: Oracle, constrained: bool, scaled: bool, output: str
-) -> Kernel | None:
-    """Return the method's loop in machine code if it is wanted and possible."""
-    if wanted is False or (wanted is None and "numba" not in sys.modules):  # a jitted function has imported numba
-        return None
-    from goldstein import compiled
-
-    reason = compiled.obstacle(method, oracle, constrained=constrained, scaled=scaled, output=output)
-    if reason is None:
-        return compiled.kernel(method, oracle)
-    if wanted:
-        raise ValueError(reason)
-    return None
 
 
 def _criteria(stop: Any) -> tuple[Criterion, ...]:

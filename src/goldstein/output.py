@@ -55,6 +55,12 @@ class Random(State):
         if rng.random() * self.count < 1:
             self.pick = x.copy()
 
+    def picks(self, k: int, rng: np.random.Generator) -> list[int]:
+        """Draw for the next k iterates which of them are picked, each in the place of the one before."""
+        counts = self.count + 1 + np.arange(k)
+        hits: list[int] = np.nonzero(rng.random(k) * counts < 1)[0].tolist()
+        return hits
+
     def answer(self, x: Array) -> Array:
         return x if self.pick is None else self.pick
 

@@ -16,8 +16,8 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from goldstein.compiled import obstacle
 from goldstein.methods import Method, resolve
+from goldstein.methods.method import Refusal
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, FiniteSum
 from goldstein.problems.svm import SVM, capped_l1_svm
@@ -282,5 +282,5 @@ def _oracle(svm: SVM, method: Method) -> FiniteSum:
         compiled = svm.compiled
     except ImportError:
         return svm.oracle
-    reason = obstacle(method, compiled, constrained=False, scaled=False, output=method.output)
-    return compiled if reason is None else svm.oracle
+    kernel = method.kernel(compiled)
+    return svm.oracle if isinstance(kernel, Refusal) else compiled

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from goldstein.oracle import Array
+Array = npt.NDArray[Any]
+BIT_GENERATORS: dict[str, type[np.random.BitGenerator]] = {
+    kind.__name__: kind
+    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
+}
 
 
 class State:
@@ -33,7 +39,7 @@ def pack(value: Any, arrays: dict[str, Array], path: str = "state") -> Any:
     if isinstance(value, np.ndarray):
         arrays[path] = value
         return {"array": path}
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {"dict": {key: pack(item, arrays, f"{path}.{key}") for key, item in value.items()}}
     if isinstance(value, list | tuple):
         return {"list": [pack(item, arrays, f"{path}.{k}") for k, item in enumerate(value)]}
@@ -69,8 +75,11 @@ def apart(rng: np.random.Generator) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest.digest()))
 
 
-def generator(state: dict[str, Any]) -> np.random.Generator:
+def generator(state: Mapping[str, Any]) -> np.random.Generator:
     """Return a generator in a given state."""
-    bits = getattr(np.random, state["bit_generator"])()
+    kind = BIT_GENERATORS.get(state["bit_generator"])
+    if kind is None:
+        raise ValueError(f"{state['bit_generator']!r:.80} is no bit generator of NumPy.")
+    bits = kind()
     bits.state = state
     return np.random.Generator(bits)

@@ -19,7 +19,7 @@ import numpy as np
 
 from goldstein.methods.method import Context, Method, Run
 from goldstein.minimize import minimize
-from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Query
+from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle
 from goldstein.run.result import Result, Status
 from goldstein.state import pack
 
@@ -89,7 +89,7 @@ def asking_changes_nothing(method: Method, stochastic: bool) -> None:
         second = run.ask(BUDGET)
         assert second is not None
         assert np.array_equal(first.points, second.points), "the same random numbers gave another query"
-        run.tell(second, oracle.evaluate(Query(second.points, second.samples, second.order)))
+        run.tell(second, oracle.evaluate(second).values)
 
 
 def state_is_plain_data(method: Method, stochastic: bool) -> None:
@@ -153,7 +153,7 @@ def check_method(method: Method) -> None:
         With a sentence that says what is wrong.
     """
     for stochastic in (False, True):
-        if method.refusal(_Counted().oracle(stochastic)) is None:
+        if method.needs.refusal(method.name, _Counted().oracle(stochastic)) is None:
             for check in CHECKS:
                 try:
                     check(method, stochastic)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,17 @@ import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.attack.counted import CountedModel, Model
-from goldstein.attack.lockstep import Course, Terms, merge
 from goldstein.attack.loss import OUTPUTS
+from goldstein.attack.misclassified import Misclassified
 from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
+from goldstein.attack.scoring import Scoring
 from goldstein.attack.sign import SignAveraging
 from goldstein.methods.method import Method
-from goldstein.methods.warm_start import WarmStart
 from goldstein.oracle import Deterministic
+from goldstein.run.lockstep import lockstep
+from goldstein.run.result import Result
+from goldstein.run.session import Session
 
 QUERIES = ("inside", "free")
 
@@ -116,7 +120,8 @@ def attack(
         raise TypeError(f"The model must be callable, got {type(model).__name__}.")
     bounds = arguments.interval("bounds", bounds, "(smallest, largest) pixel")
     z = _images(images, bounds)
-    n, shape = len(z), z.shape[1:]
+    n = len(z)
+    shape = z.shape[1:]
     classes = np.full(n, -1) if labels is None else _labels("labels", labels, z.shape)
     goals = None if targets is None else _labels("targets", _for_each(targets, n), z.shape)
     if goals is not None and (goals == classes).any():
@@ -131,13 +136,10 @@ def attack(
     chunk = arguments.count("chunk", chunk)
     at_once = arguments.optional_count("at_once", at_once)
     seed = arguments.count("seed", seed, least=0)
-    chosen = _method(method, shape, norm, radius)
-    terms = Terms(
-        chosen, norm, radius, bounds, margin, outputs, goals is not None, max_queries, seed, queries == "inside"
-    )
+    chosen = _method(method)
     counted = CountedModel(model, n)
     result = AttackResult(
-        x=_starts(z, terms),
+        x=_starts(z, norm, radius, bounds),
         success=np.zeros(n, bool),
         misclassified=np.zeros(n, bool),
         queries=counted.queries,
@@ -147,34 +149,51 @@ def attack(
         labels=classes,
         bounds=bounds,
     )
-    under_way: dict[int, Course] = {}
+    under_way: dict[int, Misclassified] = {}
+    scoring = Scoring(counted, shape, margin, outputs, goals is not None)
+    oracle = Deterministic(len)  # what can be asked of a model, for the sessions; `scoring` does the asking
+    warn = _Once()
 
-    def courses() -> Iterator[Course]:
+    def sessions() -> Iterator[Session]:
         for index in range(n):
+            region = Region(z[index], norm, radius, bounds)
             goal = -1 if goals is None else int(goals[index])
-            course = Course(index, z[index], int(classes[index]), goal, terms)
-            under_way[index] = course
-            yield course
+            criterion = Misclassified(index, region, int(classes[index]), goal, queries == "inside")
+            under_way[index] = criterion
+            rng = stream(seed, region.start)
+            yield Session(
+                chosen,
+                region.center,
+                oracle,
+                rng=rng,
+                max_evals=max_queries,
+                stop=[criterion],
+                projection=region,
+                aux=rng,
+                estimating=False,
+                warn=warn,
+            )
 
-    ended = 0
     with _bar(progress, n) as show:
 
-        def done(course: Course, error: str | None) -> None:
-            nonlocal ended
-            ended += 1
-            under_way.pop(course.index)
-            _keep(result, course, error)
-            show(ended, n)
+        def done(session: Session, ended: Result | Exception) -> None:
+            criterion = session.watching[0]
+            assert isinstance(criterion, Misclassified)
+            under_way.pop(criterion.index)
+            _keep(result, criterion, str(ended) if isinstance(ended, Exception) else None)
+            warn.ended += 1
+            show(warn.ended, n)
 
         try:
-            merge(courses(), counted, shape, terms, chunk, at_once, done)
+            lockstep(sessions(), scoring, done, rows=chunk, at_once=at_once)
         except BaseException as error:
             sentence = f"Not finished: {type(error).__name__} was raised."
-            for course in under_way.values():
-                _keep(result, course, sentence)
+            for criterion in under_way.values():
+                _keep(result, criterion, sentence)
             for index in np.flatnonzero(counted.queries == 0):
                 result.errors[int(index)] = sentence
-            error.result = result  # type: ignore[attr-defined]
+            with suppress(AttributeError, TypeError):  # some exceptions take no attributes
+                error.result = result  # type: ignore[attr-defined]
             error.add_note(
                 f"goldstein: raised after {counted.queries.sum()} queries; `.result` holds the attack so far."
             )
@@ -182,38 +201,55 @@ def attack(
     return result
 
 
-def _starts(z: npt.NDArray[np.floating], terms: Terms) -> Rows:
+class _Once:
+    """Warns of each thing once, for all images together."""
+
+    def __init__(self) -> None:
+        self.said: set[str] = set()
+        self.ended = 0
+
+    def __call__(self, key: str, sentence: str) -> None:
+        if key not in self.said:
+            self.said.add(key)
+            warnings.warn(sentence, RuntimeWarning, stacklevel=3)
+
+
+def stream(seed: int, image: Rows) -> np.random.Generator:
+    """Return the random numbers of an image: by the seed and its pixels, wherever it stands among others."""
+    digest = hashlib.sha256(image.tobytes()).digest()
+    return np.random.default_rng([seed, int.from_bytes(digest[:16])])
+
+
+def _starts(z: npt.NDArray[np.floating], norm: str, radius: float, bounds: tuple[float, float]) -> Rows:
     """Return the allowed float32 image next to each original, or refuse an original that has none."""
-    low, high = np.float64(terms.bounds[0]), np.float64(terms.bounds[1])
+    low = np.float64(bounds[0])
+    high = np.float64(bounds[1])
     with np.errstate(over="ignore"):  # pixels beyond float32, which are refused
         x = z.astype(np.float32)
     pixels = (x == z) & (x >= low) & (x <= high) & np.isfinite(x)
     for index in np.flatnonzero(~pixels.all(axis=tuple(range(1, z.ndim)))):  # other images are allowed themselves
-        x[index] = Region(z[index].ravel(), terms.norm, terms.radius, terms.bounds).start.reshape(z[index].shape)
+        x[index] = Region(z[index], norm, radius, bounds).start.reshape(z[index].shape)
     return x
 
 
-def _keep(result: AttackResult, course: Course, error: str | None) -> None:
-    index = course.index
-    result.x[index] = course.x.reshape(result.x.shape[1:])
-    result.success[index], result.misclassified[index] = course.success, course.misclassified
-    result.predicted[index], result.labels[index] = course.predicted, course.label
+def _keep(result: AttackResult, criterion: Misclassified, error: str | None) -> None:
+    index = criterion.index
+    result.x[index] = criterion.x.reshape(result.x.shape[1:])
+    result.success[index] = criterion.success
+    result.misclassified[index] = criterion.at_start
+    result.predicted[index] = criterion.predicted
+    result.labels[index] = criterion.label
     if error is not None:
         result.errors[index] = error
 
 
-def _method(method: Method | None, shape: tuple[int, ...], norm: str, radius: float) -> Method:
+def _method(method: Method | None) -> Method:
     chosen = SignAveraging() if method is None else method
     if not isinstance(chosen, Method):
         raise TypeError(f"method must be a method object of the library, got {type(chosen).__name__}.")
-    if isinstance(chosen, SignAveraging):
-        return chosen.within(shape, norm, radius)
-    refusal = chosen.refusal(Deterministic(len))
+    refusal = chosen.needs.refusal(chosen.name, Deterministic(len))
     if refusal is not None:
         raise ValueError(refusal)
-    if isinstance(chosen, WarmStart):
-        first, second = (_method(phase, shape, norm, radius) for phase in (chosen.first, chosen.second))
-        return replace(chosen, first=first, second=second)
     return chosen
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.loss import as_scores
-from goldstein.oracle import Array
+from goldstein.oracle import SINGLE, Array
 
 Model = Callable[[npt.NDArray[np.float32]], Any]
 Counts = npt.NDArray[np.int64]
@@ -24,6 +24,8 @@ class CountedModel:
         Rows that the model was given for each image.
     estimation : ndarray, shape (n,)
         Those among them that a method asked for; the others are success checks.
+    roundoff : float
+        Relative rounding error of the type in which the last scores came.
     """
 
     def __init__(self, model: Model, n: int) -> None:
@@ -31,6 +33,7 @@ class CountedModel:
         self.queries: Counts = np.zeros(n, np.int64)
         self.estimation: Counts = np.zeros(n, np.int64)
         self.classes: int | None = None
+        self.roundoff = SINGLE
 
     def __call__(
         self, rows: npt.NDArray[np.float32], owners: npt.NDArray[np.int64], estimating: npt.NDArray[np.bool_]
@@ -39,7 +42,10 @@ class CountedModel:
         n = len(self.queries)
         self.queries += np.bincount(owners, minlength=n)
         self.estimation += np.bincount(owners[estimating], minlength=n)
-        scores = as_scores(self.model(rows), len(rows))
+        said = self.model(rows)
+        scores = as_scores(said, len(rows))
+        kind = np.asarray(said).dtype
+        self.roundoff = float(np.finfo(kind).eps) / 2 if kind.kind == "f" else SINGLE
         if self.classes not in (None, scores.shape[1]):
             raise ValueError(f"The model returned {scores.shape[1]} classes, after {self.classes} before.")
         self.classes = scores.shape[1]

@@ -31,8 +31,8 @@ class Region:
 
     Parameters
     ----------
-    image : ndarray, shape (d,)
-        The original z.
+    image : ndarray
+        The original z, of any shape.
     norm : {"linf", "l2"}
         How distance is measured.
     radius : float
@@ -42,6 +42,8 @@ class Region:
 
     Attributes
     ----------
+    shape : tuple of int
+        Of the image; everything else is flat.
     lower, upper : ndarray of float32, shape (d,)
         Smallest and largest value of each pixel; for ℓ2 they come from the bounds alone.
     start : ndarray of float32, shape (d,)
@@ -55,6 +57,8 @@ class Region:
 
     def __init__(self, image: npt.NDArray[Any], norm: str, radius: float, bounds: tuple[float, float]) -> None:
         self.norm, self.radius, self.bounds = norm, float(radius), bounds
+        self.shape = image.shape
+        image = image.ravel()
         self.center = image.astype(np.float64)
         reach = self.radius if norm == "linf" else np.inf
         with np.errstate(over="ignore", invalid="ignore"):  # pixels beyond float32, which are refused

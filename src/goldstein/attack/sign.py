@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from goldstein import arguments
 from goldstein.attack.region import Region
 from goldstein.attack.tiles import CoarseToFine, tiles
 from goldstein.estimate.smoothing import Central, LeaveOneOut
-from goldstein.methods.method import Context
+from goldstein.methods.method import Context, Needs, Step
 from goldstein.methods.zeroth_order import Batch, Draw, SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Query
 
@@ -122,7 +122,6 @@ class SignAveraging(ZerothOrder):
     norm: str = "linf"
     radius: float = 0.2
     name: ClassVar[str] = "sign averaging"
-    deterministic_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check(
@@ -142,117 +141,102 @@ class SignAveraging(ZerothOrder):
         )
 
     @property
-    def uses_horizon(self) -> bool:
-        return False
+    def needs(self) -> Needs:
+        return replace(super().needs, exact=True)
 
-    def within(self, shape: tuple[int, ...], norm: str, radius: float) -> SignAveraging:
-        """Return the same method for images of one shape and a ball around each."""
-        return replace(self, shape=shape, norm=norm, radius=radius)
-
-    @cached_property
-    def _tiles(self) -> CoarseToFine | None:
-        if self.search is None:
-            return None
-        if self.shape is None:
+    def _ball(self, context: Context) -> Ball:
+        """Return the ball around the original: what the attack says of it, else the settings."""
+        region = context.project
+        if isinstance(region, Region):
+            return _ball(region.shape, region.norm, region.radius, self.search, self.rounds, self.group)
+        if self.search is not None and self.shape is None:
             raise ValueError("A search needs the shape of the images: use the method in attack, or give shape=.")
-        return CoarseToFine(self.shape, self.search, self.rounds, self.group)
+        return _ball(self.shape or (), self.norm, self.radius, self.search, self.rounds, self.group)
 
     def init(self, x: Array, context: Context) -> SignState:
-        ball = context.project
-        origin = ball.center if isinstance(ball, Region) else x.copy()  # x may be where another method ended
+        region = context.project
+        origin = region.center if isinstance(region, Region) else x.copy()  # x may be where another method ended
         state = SignState(x, origin=origin, dual=np.zeros(x.size))
-        if self._tiles is not None:
+        ball = self._ball(context)
+        if ball.tiles is not None:
             state.dual = np.full(x.size, -self.weight)
-            self._move(state, context)
+            self._move(state, context, ball)
         return state
 
     def ask(self, state: SignState, context: Context, limit: int | None) -> Query | None:
-        if not self._searching(state):
-            return self._query([state.x], self.batch_size, context, limit, "estimate", self._draw(state))
+        ball = self._ball(context)
+        if not _searching(state, ball):
+            return self._query([state.x], self.batch_size, context, limit, "estimate", self._draw(state, ball))
         if limit is not None and limit < 1:
             return None
         if math.isnan(state.best):
-            return Query(self._corner(state, state.dual)[None], memory=Batch(state.dual, 1, "start"))
+            corner = ball.corner(state.origin, state.dual)
+            return Query(corner[None], memory=Batch(state.dual, 1, "start"), fresh=True)
         if state.joint is not None:
-            return Query(self._corner(state, state.joint)[None], memory=Batch(state.joint, 1, "joint"))
-        tiles, place = self._tiles, state.place
+            corner = ball.corner(state.origin, state.joint)
+            return Query(corner[None], memory=Batch(state.joint, 1, "joint"), fresh=True)
+        tiles = ball.tiles
+        place = state.place
         assert tiles is not None
         stop = tiles.stop(place) if limit is None else min(tiles.stop(place), place + limit)
-        base = state.x if self.norm == "linf" else self._corner(state, state.dual)  # there pixels do not hang together
+        # in the l2 ball pixels hang together
+        base = state.x if ball.norm == "linf" else ball.corner(state.origin, state.dual)
         points = np.empty((stop - place, base.size))
         points[:] = base
         pixels, entries = tiles.entries(place, stop)
         points.ravel()[entries] = state.opposite[pixels]
-        return Query(points, memory=Batch(state.dual, 1, "tiles"))
+        return Query(points, memory=Batch(state.dual, 1, "tiles"), fresh=True)
 
-    def tell(self, state: SignState, context: Context, query: Query, values: Array) -> None:
-        purpose, dual = query.memory.purpose, state.dual
+    def tell(self, state: SignState, context: Context, query: Query, values: Array) -> Step:
+        ball = self._ball(context)
+        left = state.x
+        dual = state.dual
+        purpose = query.memory.purpose
         if purpose == "estimate":
             reading = self._read(state, context, query, values)
             if not reading.empty:
                 self._average(state, reading.estimate())
         elif purpose == "tiles":
-            self._turn(state, values)
+            _turn(state, ball, values)
         elif math.isnan(state.best) or values[0] < state.best:  # the start, or lower than the best tile alone
-            state.dual, state.best = query.memory.w, float(values[0])
+            state.dual = query.memory.w
+            state.best = float(values[0])
         if purpose == "joint":
-            state.joint, state.changed = None, state.place
-        if state.dual is not dual or not self._searching(state):
-            self._move(state, context)
+            state.joint = None
+            state.changed = state.place
+        if state.dual is not dual or not _searching(state, ball):
+            self._move(state, context, ball)
         state.nit += 1
-
-    def _searching(self, state: SignState) -> bool:
-        """Whether the search goes on: not once every tile has been tried at the same signs."""
-        tiles, place = self._tiles, state.place
-        if tiles is None or state.joint is not None:
-            return tiles is not None
-        return place < tiles.total and place - state.changed < tiles.round
-
-    def _turn(self, state: SignState, values: Array) -> None:
-        """Turn over the tile that lowers the loss most; if others do too, try all of them together next."""
-        tiles, dual = self._tiles, state.dual
-        assert tiles is not None
-        lower = (values < state.best).nonzero()[0]
-        if lower.size:
-            first = int(lower[values[lower].argmin()])
-            state.best, state.dual = float(values[first]), _turned(dual, [tiles[state.place + first]])
-            if lower.size > 1:
-                state.joint = _turned(dual, [tiles[state.place + int(row)] for row in lower])
-        state.place += len(values)
-        state.changed = state.place if lower.size else state.changed
-        state.value = state.best
+        return self._told(state, left)
 
     def _average(self, state: SignState, estimate: Array) -> None:
-        state.gradient_norm = float(np.linalg.norm(estimate))
-        if state.gradient_norm > 0:
-            state.dual = state.dual + estimate / state.gradient_norm
+        state.norm = float(np.linalg.norm(estimate))
+        if state.norm > 0:
+            state.dual = state.dual + estimate / state.norm
         state.averaged += 1
 
-    def _move(self, state: SignState, context: Context) -> None:
+    def _move(self, state: SignState, context: Context, ball: Ball) -> None:
         """Go from the origin to where G points."""
-        dual, origin, length = state.dual, state.origin, self._length(state.dual.size)
-        step, searching = self.step or ("sign" if self.norm == "linf" else "euclidean"), self._searching(state)
+        dual = state.dual
+        origin = state.origin
+        length = ball.length(dual.size)
+        searching = _searching(state, ball)
+        step = self.step or ("sign" if ball.norm == "linf" else "euclidean")
         if step == "sign" or searching:
             move = length * np.sign(dual)
-            state.opposite = origin + move if searching else state.opposite
+            if searching:
+                state.opposite = origin + move
         else:
             norm = float(np.linalg.norm(dual)) or 1.0
             move = length * np.sqrt(dual.size) / norm * dual
         state.x = context.projected(origin - move, 0.0)
-        state.step = length
+        state.size = length
 
-    def _corner(self, state: SignState, dual: Array) -> Array:
-        return np.asarray(state.origin - self._length(dual.size) * np.sign(dual))
-
-    def _length(self, d: int) -> float:
-        """Return how far a corner lies from the origin in each pixel."""
-        return self.radius if self.norm == "linf" else self.radius / float(np.sqrt(d))
-
-    def _draw(self, state: SignState) -> Draw | None:
+    def _draw(self, state: SignState, ball: Ball) -> Draw | None:
         """Return how directions are drawn: constant on tiles until they are released."""
-        if self.resolution is None or state.averaged >= self.release or self.shape is None:
+        if self.resolution is None or state.averaged >= self.release or not ball.shape:
             return None
-        number = tiles(self.shape, self.resolution)
+        number = tiles(ball.shape, self.resolution)
         count = int(number.max()) + 1
 
         def coarse(rng: np.random.Generator, k: int, d: int) -> Array:
@@ -260,6 +244,55 @@ class SignAveraging(ZerothOrder):
             return np.asarray(w / np.linalg.norm(w, axis=1, keepdims=True))
 
         return coarse
+
+
+@dataclass(frozen=True)
+class Ball:
+    """The ball around an original, and the tiles of the search through it; None without a search."""
+
+    shape: tuple[int, ...]
+    norm: str
+    radius: float
+    tiles: CoarseToFine | None
+
+    def length(self, d: int) -> float:
+        """Return how far a corner lies from the origin in each pixel."""
+        return self.radius if self.norm == "linf" else self.radius / float(np.sqrt(d))
+
+    def corner(self, origin: Array, dual: Array) -> Array:
+        """Return the corner of the ball to which G points."""
+        return np.asarray(origin - self.length(dual.size) * np.sign(dual))
+
+
+@lru_cache(maxsize=64)
+def _ball(shape: tuple[int, ...], norm: str, radius: float, search: int | None, rounds: int, group: int) -> Ball:
+    found = None if search is None else CoarseToFine(shape, search, rounds, group)
+    return Ball(shape, norm, radius, found)
+
+
+def _searching(state: SignState, ball: Ball) -> bool:
+    """Whether the search goes on: not once every tile has been tried at the same signs."""
+    tiles = ball.tiles
+    if tiles is None or state.joint is not None:
+        return tiles is not None
+    return state.place < tiles.total and state.place - state.changed < tiles.round
+
+
+def _turn(state: SignState, ball: Ball, values: Array) -> None:
+    """Turn over the tile that lowers the loss most; if others do too, try all of them together next."""
+    dual = state.dual
+    tiles = ball.tiles
+    assert tiles is not None
+    lower = (values < state.best).nonzero()[0]
+    if lower.size:
+        first = int(lower[values[lower].argmin()])
+        state.best = float(values[first])
+        state.dual = _turned(dual, [tiles[state.place + first]])
+        if lower.size > 1:
+            state.joint = _turned(dual, [tiles[state.place + int(row)] for row in lower])
+    state.place += len(values)
+    state.changed = state.place if lower.size else state.changed
+    state.value = state.best
 
 
 def _turned(dual: Array, parts: list[npt.NDArray[np.intp]]) -> Array:

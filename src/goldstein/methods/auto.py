@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein.estimate.smoothing import sphere
-from goldstein.methods.method import Context, Method
+from goldstein.methods.kernel import MachineCode, obstacle
+from goldstein.methods.method import Context, Kernel, Method, Needs, Refusal, Step, any_iterate
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
 from goldstein.oracle import Array, Oracle, Query
@@ -69,6 +70,8 @@ class AutoState(SmoothedState):
         Bounds on δ from noise and from the allowed set, and whether queries leave that set all the same.
     pairs, t : int
         Length of the segment, and steps done in it.
+    remark : str
+        What has been chosen, in words.
     """
 
     phase: str = "probe"
@@ -83,6 +86,7 @@ class AutoState(SmoothedState):
     leaves: bool = False
     pairs: int = 0
     t: int = 0
+    remark: str = "auto was still probing."
 
     @property
     def delta(self) -> float:
@@ -101,15 +105,10 @@ class Auto(Method):
     """
 
     name: ClassVar[str] = "auto"
-    output: ClassVar[str] = "choice"
-    choices: ClassVar[int] = 3
 
     @property
-    def uses_horizon(self) -> bool:
-        return True
-
-    def caution(self, oracle: Oracle) -> str | None:
-        return None  # δ is chosen by the noise that was measured
+    def needs(self) -> Needs:
+        return Needs(horizon=True, output="choice", candidates=3, random_stop=any_iterate)
 
     def init(self, x: Array, context: Context) -> AutoState:
         budget = self._budget(context)
@@ -137,10 +136,10 @@ class Auto(Method):
             xi = None if context.sample is None else context.sample(context.rng, 1)
             w = sphere(context.rng, 1, state.x.size)
             points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
-            query = Query(points, None if xi is None else np.concatenate([xi, xi]), memory=w[0])
+            query = Query(points, None if xi is None else np.concatenate([xi, xi]), memory=w[0], fresh=True)
         return query if limit is None or len(query) <= limit else None
 
-    def tell(self, state: AutoState, context: Context, query: Query, values: Array) -> None:
+    def tell(self, state: AutoState, context: Context, query: Query, values: Array) -> Step:
         if state.phase == "probe":
             state.probe.tell(query, values)
             if state.probe.over:
@@ -148,12 +147,27 @@ class Auto(Method):
         elif state.phase == "judge":
             self._judge(state, context.after(query), np.where(np.isfinite(values), values, np.nan))
         else:
+            left = state.x
             self._walk(state, context, query.memory, values)
-            self._after_walk(state)
+            return self._walked(state, left, 1)
+        return self._told(state, None, 0)
 
-    def _after_walk(self, state: AutoState) -> None:
+    def _walked(self, state: AutoState, left: Array | None, completed: int) -> Step:
         if state.phase == "race" and state.t == state.pairs:
             state.phase = "judge"
+        return self._told(state, left, completed)
+
+    def _told(self, state: AutoState, offer: Array | None, completed: int) -> Step:
+        standing = state.x if state.phase == "run" else state.best
+        return state.step(
+            offer,
+            x=standing,
+            completed=completed,
+            noise=(state.delta, state.power / max(state.directions, 1)) if completed else (0.0, 0.0),
+            directions=state.directions,
+            remarks={"settings": state.remark},
+            candidates={"last iterate": standing, "best of the races": state.best, "start point": state.origin},
+        )
 
     def _walk(self, state: AutoState, context: Context, w: Array, values: Array) -> None:
         """Take one step of GFM with the calibrated rule; let the radius of the run grow with the distance travelled."""
@@ -170,7 +184,8 @@ class Auto(Method):
         state.value = float(values.mean())
         eta = Calibrated(state.radius, state.pairs, DECAY).size(state.rule, t, None, state.value, c * c)
         state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
-        state.step, state.gradient_norm = eta, abs(c)
+        state.size = eta
+        state.norm = abs(c)
         if state.phase == "run":
             state.walk += (eta * c) ** 2
             away = state.x - state.origin
@@ -178,6 +193,7 @@ class Auto(Method):
             if net > (GROW * state.radius) ** 2:
                 state.radius = min(float(np.sqrt(net)) / GROW, 2 * state.radius)
                 state.x = context.projected(state.x, state.delta)
+                self._describe(state)
 
     def _begin_races(self, state: AutoState, context: Context) -> None:
         state.floor = max(state.probe.floor * state.x.size, 10 * ROUNDING * float(np.linalg.norm(state.x)))
@@ -241,25 +257,56 @@ class Auto(Method):
         state.leaves = context.project is not None and not context.project.holds(state.most)
         state.phase, state.pairs, state.t, state.walk, state.rule = phase, pairs, 0, 0.0, Travel()
         state.x = context.projected(state.origin, state.delta)
+        if phase == "run":
+            self._describe(state)
 
-    def gauge(self, state: AutoState) -> tuple[float, float]:
-        return state.delta, state.power / max(state.directions, 1)
+    def _describe(self, state: AutoState) -> None:
+        """Say what was chosen."""
+        leaves = f"Queries may leave the allowed set by delta = {state.delta:.3g}. " if state.leaves else ""
+        state.remark = (
+            f"{leaves}auto ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay to "
+            f"zero over a distance of {state.radius:.3g}."
+        )
 
-    def standing(self, state: AutoState) -> Array:
-        return state.x if state.phase == "run" else state.best
+    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+        reason = obstacle(oracle)
+        return _Compiled(self, oracle) if reason is None else Refusal(reason)
 
-    def candidates(self, state: AutoState) -> dict[str, Array]:
-        return {"last iterate": self.standing(state), "best of the races": state.best, "start point": state.origin}
 
-    def report(self, state: AutoState) -> list[str]:
-        if state.phase != "run":
-            return ["auto was still probing."]
-        leaves = [f"Queries may leave the allowed set by delta = {state.delta:.3g}."] if state.leaves else []
-        return [
-            *leaves,
-            f"auto ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay to zero over a "
-            f"distance of {state.radius:.3g}.",
-        ]
+class _Compiled(MachineCode):
+    """The walks of `Auto` in machine code; probing and judging go the plain way."""
+
+    outputs: tuple[str, ...] = ("last", "random")
+
+    def costs(self, state: AutoState, k: int) -> Array:
+        return np.full(k, 2)
+
+    def plan(self, state: AutoState, context: Context, limit: int | None, until: float, most: int | None) -> int:
+        if state.phase not in ("race", "run"):
+            return 0
+        left = state.pairs - state.t
+        return super().plan(state, context, limit, until, left if most is None else min(left, most))
+
+    def call(self, state: AutoState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+        from goldstein.compiled import auto as loop  # which needs numba
+
+        rule = state.rule
+        last = state.t + steps.size
+        memory = np.array([state.radius, state.walk, rule.mean, rule.total, float(rule.count), 0.0])
+        grow = GROW if state.phase == "run" else 0.0
+        length = (state.t, last, state.pairs, state.floor, SMOOTH, DECAY, grow, HUGE)
+        self.compiled(loop.auto, context.rng, self.n, state.x, state.origin.copy(), memory, *length, tally)
+        grown = state.radius != memory[loop.RADIUS]
+        state.radius, state.walk, rule.mean, rule.total = (float(value) for value in memory[:4])
+        rule.count = int(memory[loop.COUNT])
+        state.t = last
+        steps[-1] = memory[loop.STEP]
+        if grown:
+            self.method._describe(state)
+        return steps.size
+
+    def told(self, state: AutoState, completed: int) -> Step:
+        return self.method._walked(state, None, completed)  # type: ignore[no-any-return]
 
 
 def _difference(a: Array, b: Array) -> tuple[float, float]:

@@ -14,8 +14,9 @@ import numpy as np
 
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.ingd import Certifying, CertifyingState
-from goldstein.methods.method import Context
+from goldstein.methods.method import Context, Step
 from goldstein.oracle import Array, Query
+from goldstein.stationarity.hull import shortest
 
 MOST_VARIABLES = 20
 
@@ -121,22 +122,31 @@ class CuttingPlane(Certifying):
         if state.phase == "test":
             v, r = state.cloud.mean(axis=0), self.epsilon / (64 * d * state.largest)  # line 4
             z = v + r * ball(rng, 1, d)[0]  # line 5
-            return Query((x - self.delta * z / np.sqrt(z @ z))[None], memory=z)
+            ahead = x - self.delta * z / np.sqrt(z @ z)
+            return Query(ahead[None], memory=(z, ahead))
         z = state.z
         assert z is not None
         return Query((x - rng.random() * self.delta * z / np.sqrt(z @ z))[None], order=1)  # line 7
 
-    def tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> None:
+    def tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> Step:
+        left = state.x
         state.nit += query.order
-        if not np.isfinite(values).all():
-            return  # asked again, at another random point
+        if np.isfinite(values).all():  # else it is asked again, at another random point
+            self._take(state, context, query, values)
+        return self._told(state, query, left)
+
+    def _take(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> None:
+        """Take an answer that did not fail."""
         if state.phase == "value":
-            state.value, state.phase = float(values[0]), "start"
+            state.value = float(values[0])
+            state.phase = "start"
         elif state.phase == "test":
+            z, ahead = query.memory
             if values[0] <= state.value - self.delta * self.epsilon / 3:  # line 6
-                self._move(state, query.points[0], float(values[0]))
+                self._move(state, ahead, float(values[0]))
             else:
-                state.z, state.phase = query.memory, "inner"
+                state.z = z
+                state.phase = "inner"
         else:
             self._see(state, values[0])
             if state.phase == "start":
@@ -152,8 +162,6 @@ class CuttingPlane(Certifying):
 
     def _cut(self, state: CuttingPlaneState, u: Array, context: Context) -> None:
         """Take u if ⟨u, ẑ⟩ ≤ ε/2, cut Ω with it, and look for a certificate."""
-        from goldstein.stationarity.hull import shortest  # which imports the methods
-
         z = state.z
         assert z is not None
         length, slope = float(np.sqrt(z @ z)), float(u @ z)
@@ -165,7 +173,7 @@ class CuttingPlane(Certifying):
         if state.phase == "done":
             return
         assert state.m is not None
-        inside = np.vstack([state.cloud[state.cloud @ u >= state.levels[-1]], 0.9 * state.m / state.gradient_norm])
+        inside = np.vstack([state.cloud[state.cloud @ u >= state.levels[-1]], 0.9 * state.m / state.norm])
         start = inside[np.arange(len(state.cloud)) % len(inside)]
         state.cloud = hit_and_run(context.rng, start, state.gradients[1:], state.levels, state.cloud)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from goldstein.methods.method import Context
+import numpy as np
+
+from goldstein.methods.kernel import Ruled
+from goldstein.methods.method import Context, Kernel, Needs, Refusal, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
-from goldstein.oracle import Array, Query
-from goldstein.steps import StepRule
+from goldstein.oracle import Array, Oracle, Query
+from goldstein.steps import Calibrated, StepRule
 
 
 @dataclass(frozen=True)
@@ -50,14 +54,47 @@ class GFM(ZerothOrder):
         self._check(self.delta, batch_size=self.batch_size)
         _ = self._rule
 
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, horizon=self._ahead)
+
     def init(self, x: Array, context: Context) -> SmoothedState:
         return SmoothedState(x, rule=self._rule.init())
 
     def ask(self, state: SmoothedState, context: Context, limit: int | None) -> Query | None:
         return self._query([state.x], self.batch_size, context, limit)  # Alg. 1, line 2
 
-    def tell(self, state: SmoothedState, context: Context, query: Query, values: Array) -> None:
+    def tell(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Step:
+        left = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
             self._step(state, context, reading.estimate())  # Alg. 1, line 3
         state.nit += 1
+        return self._told(state, left)
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> GFM:
+        settings = {"delta": max(1e-3 * scale.radius, scale.floor), "batch_size": 1, **given}
+        iterations = max(1, scale.evals // (2 * settings["batch_size"]))
+        return cls(**{"step_size": Calibrated(scale.radius, iterations), **settings})
+
+    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+        refusal = self._uncompiled(oracle) or self._unruled()
+        return _Compiled(self, oracle, self._rule) if refusal is None else refusal
+
+
+class _Compiled(Ruled):
+    """Algorithm 1 in machine code."""
+
+    def costs(self, state: SmoothedState, k: int) -> Array:
+        return np.full(k, 2 * self.method.batch_size)
+
+    def call(self, state: SmoothedState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+        from goldstein.compiled.gfm import gfm  # which needs numba
+
+        settings = (self.method.batch_size, float(self.method.delta))
+        self.compiled(gfm, context.rng, self.n, state.x, mean, count, steps, *settings, tally)
+        return steps.size
+
+    def told(self, state: SmoothedState, completed: int) -> Step:
+        return self.method._told(state, None, completed)  # type: ignore[no-any-return]

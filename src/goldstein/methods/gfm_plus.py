@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.method import Context
+from goldstein.compiled.tally import CHANGE, CORRECTIONS, LEVEL
+from goldstein.methods.kernel import Ruled
+from goldstein.methods.method import Context, Kernel, Needs, Refusal, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
-from goldstein.oracle import Array, Query
-from goldstein.steps import StepRule
+from goldstein.oracle import Array, Oracle, Query
+from goldstein.steps import Calibrated, StepRule
 
 RESTARTS = ("clock", "coin")
 CORRECTIONS_BEFORE_COMPLAINT = 100
@@ -99,7 +102,6 @@ class GFMPlus(ZerothOrder):
     restart: str = "clock"
     momentum: float | None = None
     name: ClassVar[str] = "gfm+"
-    needs_replay: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check(
@@ -117,18 +119,27 @@ class GFMPlus(ZerothOrder):
                 raise ValueError("With momentum only the first batch is large: there is no restart to toss for.")
         _ = self._rule
 
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, replay="evaluates the same ξ at two iterates", horizon=self._ahead)
+
+    @property
+    def _large(self) -> int:
+        """b', pairs in a large batch."""
+        return self.large_batch_size or self.epoch_length * self.batch_size
+
     def init(self, x: Array, context: Context) -> GFMPlusState:
         return GFMPlusState(x, rule=self._rule.init())
 
     def ask(self, state: GFMPlusState, context: Context, limit: int | None) -> Query | None:
         coin = self.restart == "coin"  # PAGE
         if state.age == 0 or (coin and context.rng.random() * self.epoch_length < 1):  # Alg. 2, line 3
-            large = self.large_batch_size or self.epoch_length * self.batch_size
-            return self._query([state.x], large, context, limit, "large")  # Alg. 2, line 4
+            return self._query([state.x], self._large, context, limit, "large")  # Alg. 2, line 4
         assert state.x_prev is not None
         return self._query([state.x, state.x_prev], self.batch_size, context, limit, "correction")  # Alg. 2, line 7
 
-    def tell(self, state: GFMPlusState, context: Context, query: Query, values: Array) -> None:
+    def tell(self, state: GFMPlusState, context: Context, query: Query, values: Array) -> Step:
+        left = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
             if query.memory.purpose == "large":
@@ -143,10 +154,12 @@ class GFMPlus(ZerothOrder):
                 state.change += float(np.sum((here - before) ** 2))
                 state.level += float(here @ here)
                 state.corrections += here.size
-            state.v, state.x_prev = v, state.x
+            state.v = v
+            state.x_prev = state.x
             state.age = self._age(state.age, query.memory.purpose)
             self._step(state, context, v)  # Alg. 2, line 10
         state.nit += 1
+        return self._told(state, left)
 
     def _age(self, age: int, purpose: str) -> int:
         """Return the steps since the last large batch; only the clock brings them back to 0."""
@@ -154,14 +167,58 @@ class GFMPlus(ZerothOrder):
             return 1 if purpose == "large" else age + 1
         return age + 1 if self.momentum is not None else (age + 1) % self.epoch_length
 
-    def complaints(self, state: GFMPlusState) -> dict[str, str]:
-        if state.corrections < CORRECTIONS_BEFORE_COMPLAINT or 2 * state.change <= state.level:
-            return {}
-        ratio = state.change / state.level if state.level else np.inf
-        return {
-            "correction": (
-                f"The corrections of gfm+ do not reduce variance here: ‖g(x_t; S) − g(x_(t−1); S)‖² is {ratio:.2g} of "
-                "‖g(x_t; S)‖² on average, so one correction adds more noise than a fresh batch at the same cost has. "
-                "Use a smaller step, a larger delta, or gfm."
-            )
-        }
+    def _told(self, state: SmoothedState, offer: Array | None, completed: int = 1, **more: Any) -> Step:
+        assert isinstance(state, GFMPlusState)
+        notices = None
+        if state.corrections >= CORRECTIONS_BEFORE_COMPLAINT and 2 * state.change > state.level:
+            notices = {"correction": _useless(state)}
+        return super()._told(state, offer, completed, notices=notices, **more)
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> GFMPlus:
+        settings = {"delta": max(1e-2 * scale.radius, scale.floor), "epoch_length": 10, "batch_size": 5, **given}
+        m = settings["epoch_length"]
+        b = settings["batch_size"]
+        epoch = 2 * (settings.get("large_batch_size") or m * b) + 4 * b * (m - 1)
+        return cls(**{"step_size": Calibrated(scale.radius, max(1, m * scale.evals // epoch)), **settings})
+
+    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+        if self.restart != "clock" or self.momentum is not None:
+            return Refusal("The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM.")
+        refusal = self._uncompiled(oracle) or self._unruled()
+        return _Compiled(self, oracle, self._rule) if refusal is None else refusal
+
+
+def _useless(state: GFMPlusState) -> str:
+    ratio = state.change / state.level if state.level else np.inf
+    return (
+        f"The corrections of gfm+ do not reduce variance here: ‖g(x_t; S) − g(x_(t−1); S)‖² is {ratio:.2g} of "
+        "‖g(x_t; S)‖² on average, so one correction adds more noise than a fresh batch at the same cost has. "
+        "Use a smaller step, a larger delta, or gfm."
+    )
+
+
+class _Compiled(Ruled):
+    """Algorithm 2 in machine code."""
+
+    def costs(self, state: GFMPlusState, k: int) -> Array:
+        restart = (state.age + np.arange(k)) % self.method.epoch_length == 0
+        return np.asarray(np.where(restart, 2 * self.method._large, 4 * self.method.batch_size))
+
+    def call(self, state: GFMPlusState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+        from goldstein.compiled.gfm_plus import gfm_plus  # which needs numba
+
+        m: GFMPlus = self.method
+        state.v = np.zeros_like(state.x) if state.v is None else state.v.copy()
+        state.x_prev = state.x.copy() if state.x_prev is None else state.x_prev.copy()
+        settings = (steps, m.batch_size, float(m.delta), tally, m._large, m.epoch_length, state.age)
+        arrays = (state.v, state.x_prev)
+        age, done = self.compiled(gfm_plus, context.rng, self.n, state.x, mean, count, *settings, *arrays)
+        state.age = int(age)
+        state.change += float(tally[CHANGE])
+        state.level += float(tally[LEVEL])
+        state.corrections += int(tally[CORRECTIONS])
+        return int(done)
+
+    def told(self, state: GFMPlusState, completed: int) -> Step:
+        return self.method._told(state, None, completed)  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ dist(0, ∂_δ f(x)) ≤ ε, and the run ends there: x is the answer and m its c
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, ClassVar
@@ -16,8 +17,9 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.estimate.smoothing import ball
-from goldstein.methods.method import Context, Method, MethodState
+from goldstein.methods.method import TARGET, Context, Method, MethodState, Needs, Scale, Step, any_iterate
 from goldstein.oracle import Array, Query
+from goldstein.stationarity.certificate import Certificate
 
 
 @dataclass
@@ -30,8 +32,7 @@ class CertifyingState(MethodState):
         What is asked next: "value" f(x), "start" the first gradient around x, "test" the value a move away, "inner"
         a gradient on the segment of that move; "done" when there is nothing left to ask.
     m : ndarray or None
-        A convex combination of gradients within δ of x; the certificate when the run is done. `gradient_norm` is its
-        norm.
+        A convex combination of gradients within δ of x; the certificate when the run is done. `norm` is its norm.
     largest : float
         Largest norm of a gradient seen so far.
     """
@@ -52,13 +53,11 @@ class Certifying(Method):
 
     Notes
     -----
-    One iteration is one gradient. `ask` returns None, and `finished` says why, once the certificate is found.
+    One iteration is one gradient. The step that finds the certificate says so, and `ask` returns None after it.
     """
 
     delta: float
     epsilon: float
-    needs_gradient: ClassVar[bool] = True
-    deterministic_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         arguments.keep(
@@ -67,25 +66,25 @@ class Certifying(Method):
             epsilon=arguments.positive("epsilon", self.epsilon),
         )
 
-    def finished(self, state: CertifyingState) -> str | None:
-        if state.phase != "done":
-            return None
-        return (
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradients=True, exact=True, reach=self.delta, random_stop=any_iterate)
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Certifying:
+        return cls(**{"delta": 0.1 * scale.radius, "epsilon": TARGET * scale.gradient, **given})
+
+    def _told(self, state: CertifyingState, query: Query, left: Array) -> Step:
+        done = self._certificate(state) if state.phase == "done" else None
+        return state.step(left, completed=query.order, done=done)
+
+    def _certificate(self, state: CertifyingState) -> Certificate:
+        words = (
             f"A convex combination of gradients within delta = {self.delta:g} of x has norm "
-            f"{state.gradient_norm:.3g} ≤ epsilon = {self.epsilon:g}."
+            f"{state.norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
-
-    def certificate(self, state: CertifyingState) -> Any:
-        from goldstein.stationarity.certificate import Certificate  # which imports the methods
-
-        words = self.finished(state)
-        if words is None:
-            return None
-        found = (state.gradient_norm, "gradient hull", float(self.delta), float(self.epsilon))
+        found = (state.norm, "gradient hull", float(self.delta), float(self.epsilon))
         return Certificate("certified", *found, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
-
-    def margin(self) -> float:
-        return self.delta
 
     def init(self, x: Array, context: Context) -> Any:
         if context.project is not None:
@@ -97,16 +96,20 @@ class Certifying(Method):
         """Return the state at the start point."""
 
     def _see(self, state: CertifyingState, gradient: Array) -> None:
-        state.largest = max(state.largest, float(np.sqrt(gradient @ gradient)))
+        state.largest = max(state.largest, length(gradient))
 
     def _hold(self, state: CertifyingState, m: Array) -> None:
         """Make m the combination held; the run is done when it is short enough."""
-        state.m, state.gradient_norm = m, float(np.sqrt(m @ m))
-        state.phase = "done" if state.gradient_norm <= self.epsilon else "test"
+        state.m = m
+        state.norm = length(m)
+        state.phase = "done" if state.norm <= self.epsilon else "test"
 
     def _move(self, state: CertifyingState, x: Array, value: float) -> None:
         """Go to x, where everything starts anew."""
-        state.x, state.value, state.step, state.phase = x, value, self.delta, "start"
+        state.x = x
+        state.value = value
+        state.size = self.delta
+        state.phase = "start"
 
 
 @dataclass(frozen=True)
@@ -121,23 +124,30 @@ class _Interpolated(Certifying):
         if state.phase == "start":
             return Query(self._first(state.x, context)[None], order=1)
         if state.phase == "test":
-            return Query((state.x - self.delta * state.m / state.gradient_norm)[None])
+            ahead = state.x - self.delta * state.m / state.norm
+            return Query(ahead[None], memory=ahead)
         return Query(self._between(state, context)[None], order=1)
 
-    def tell(self, state: Any, context: Context, query: Query, values: Array) -> None:
+    def tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
+        left = state.x
         state.nit += query.order
-        if not np.isfinite(values).all():
-            if state.phase == "test":  # not known to descend
-                state.phase = "inner"
-            return
+        if np.isfinite(values).all():
+            self._take(state, query, values)
+        elif state.phase == "test":  # not known to descend
+            state.phase = "inner"
+        return self._told(state, query, left)
+
+    def _take(self, state: Any, query: Query, values: Array) -> None:
+        """Take an answer that did not fail."""
         if state.phase == "value":
-            state.value, state.phase = float(values[0]), "start"
+            state.value = float(values[0])
+            state.phase = "start"
         elif state.phase == "start":
             self._see(state, values[0])
             self._restart(state, values[0].copy())
         elif state.phase == "test":
-            if state.value - values[0] >= self.delta * state.gradient_norm / 4:
-                self._move(state, query.points[0], float(values[0]))
+            if state.value - values[0] >= self.delta * state.norm / 4:
+                self._move(state, query.memory, float(values[0]))
             else:
                 state.phase = "inner"
         else:
@@ -236,7 +246,7 @@ class INGD(_Interpolated):
 
     def _between(self, state: INGDState, context: Context) -> Array:
         assert state.m is not None
-        return state.x - context.rng.random() * self.delta * state.m / state.gradient_norm  # lines 5 and 7
+        return state.x - context.rng.random() * self.delta * state.m / state.norm  # lines 5 and 7
 
     def _restart(self, state: INGDState, gradient: Array) -> None:
         state.origin, state.inner = gradient, 1
@@ -245,12 +255,15 @@ class INGD(_Interpolated):
     def _shorten(self, state: INGDState, u: Array) -> None:
         assert state.m is not None
         assert state.origin is not None
-        bound = 4 * max(self.lipschitz or 0.0, state.largest) ** 2
-        squared = float(state.m @ state.m)
+        L = max(self.lipschitz or 0.0, state.largest)
+        unit = 1.0 if 1e-100 < L < 1e100 else L  # so that squares stay in range
+        bound = 4 * (L / unit) ** 2
+        squared = (state.norm / unit) ** 2 if unit != 1 else float(state.m @ state.m)
         beta = (bound - squared) / (bound + 2 * squared)
         state.inner += 1
         self._hold(state, beta * state.m + (1 - beta) * u)  # lines 8 and 4
-        if state.phase != "done" and state.inner > ceil(12 * bound / self.epsilon**2):  # line 3: k > K = 48 L²/ε²
+        epsilon = max(self.epsilon / unit, 1e-100)
+        if state.phase != "done" and state.inner > ceil(12 * bound / epsilon**2):  # line 3: k > K = ⌈48 L²/ε²⌉
             self._restart(state, state.origin)
 
 
@@ -314,7 +327,7 @@ class PINGD(_Interpolated):
 
     def _between(self, state: CertifyingState, context: Context) -> Array:
         assert state.m is not None
-        z = state.m + self.perturb_radius * state.gradient_norm * ball(context.rng, 1, state.x.size)[0]
+        z = state.m + self.perturb_radius * state.norm * ball(context.rng, 1, state.x.size)[0]
         return np.asarray(state.x - context.rng.random() * self.delta * z / np.sqrt(z @ z))  # line 3
 
     def _restart(self, state: CertifyingState, gradient: Array) -> None:
@@ -327,3 +340,14 @@ class PINGD(_Interpolated):
         squared = float(gap @ gap)
         share = min(max(float(g @ gap) / squared, 0.0), 1.0) if squared else 0.0
         self._hold(state, g + share * (u - g))  # line 4
+
+
+def length(v: Array) -> float:
+    """Return ‖v‖, also where its square leaves the range of floating point."""
+    squared = float(v @ v)
+    if 1e-200 < squared < 1e200:
+        return float(np.sqrt(squared))
+    largest = float(np.abs(v).max())
+    if not 0 < largest < np.inf:
+        return largest
+    return largest * float(np.linalg.norm(v / largest))

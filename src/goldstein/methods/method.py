@@ -1,22 +1,71 @@
-"""The interface of a method: settings that never change, a state that does, and two verbs, ask and tell.
+"""The interface of a method: settings that never change, a state that does, and what a step says.
 
-A method never evaluates. `ask` says where to evaluate next and changes nothing but the random generator, so that
-a run stopped in the middle of an evaluation can be asked again; `tell` takes the values and moves the state on.
+A method never evaluates. `ask` says where to evaluate next and changes nothing but the random generator, so that a run
+stopped in the middle of an evaluation can be asked again; `tell` takes the values, moves the state on and returns a
+`Step`: all that anyone may want to know of it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.oracle import Array, Oracle, Query, Sampler
+from goldstein.oracle import Array, Oracle, Query, Sampler, Tally
+from goldstein.output import Average
 from goldstein.projection import Projection, as_projection
 from goldstein.state import State
+from goldstein.stationarity.certificate import Certificate
+
+
+@dataclass
+class Step(State):
+    """What `tell` returns: everything that anyone may want to know of the step.
+
+    Attributes
+    ----------
+    x : ndarray, shape (d,)
+        Where the run stands: its answer if it ended now and the output rule is "last".
+    completed : int
+        Iterations completed: 1, or 0 when this was only a part of one (a probe, a trial of a line search). A kernel
+        completes many at once.
+    offer : ndarray, shape (d,), or None
+        The point that the iteration offers as an answer, mostly the iterate that was left; None when it offers none.
+        The output rules "random", "average" and "best" choose among the points offered.
+    value, norm, size : float
+        Mean of the values of the last batch, norm of the last direction of descent, and the last step size.
+    noise : (float, float)
+        δ and the mean of ‖g(x; w, ξ)‖² so far, by which rounding errors are judged; zeros without either.
+    directions : float
+        How many estimates are in that mean.
+    done : Certificate, str or None
+        The run has reached what the settings ask for: the proof, or a sentence.
+    notices : mapping or None
+        What the run has shown to be wrong: short key -> sentence. The user is warned once of each.
+    remarks : mapping or None
+        What the method chose or found on the user's behalf: short key -> sentence. The last of each key goes into the
+        message.
+    candidates : mapping or None
+        For the output rule "choice": name -> point, the start last.
+    """
+
+    x: Array
+    completed: int = 1
+    offer: Array | None = None
+    value: float = np.nan
+    norm: float = np.nan
+    size: float = np.nan
+    noise: tuple[float, float] = (0.0, 0.0)
+    directions: float = 0.0
+    done: Certificate | str | None = None
+    notices: Mapping[str, str] | None = None
+    remarks: Mapping[str, str] | None = None
+    candidates: Mapping[str, Array] | None = None
 
 
 @dataclass
@@ -29,19 +78,85 @@ class MethodState(State):
         The current iterate.
     nit : int
         Iterations done.
-    value : float
-        Mean of the values of the last batch: a free, noisy estimate of f near x.
-    gradient_norm : float
-        Norm of the last direction of descent (an estimate of ∇f_δ).
-    step : float
-        The last step size.
+    value, norm, size : float
+        As in `Step`; what failed leaves them as they were.
     """
 
     x: Array
     nit: int = 0
     value: float = np.nan
-    gradient_norm: float = np.nan
-    step: float = np.nan
+    norm: float = np.nan
+    size: float = np.nan
+
+    def step(self, offer: Array | None = None, **more: Any) -> Step:
+        """Return what the step just taken says."""
+        return Step(**{"x": self.x, **more}, offer=offer, value=self.value, norm=self.norm, size=self.size)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method needs of an oracle and of whoever runs it.
+
+    Attributes
+    ----------
+    replay : str
+        Why the same ξ must be evaluated at several points, as the end of "This method …"; "" when it need not be.
+    pairs : float
+        δ, if an estimate compares two values that should carry the same ξ but need not; 0: nothing to be said.
+    gradients, values, exact : bool
+        It asks for gradients; for values, so that the best iterate can be told; and only for f itself, without noise.
+    horizon : bool
+        The steps depend on where the run will end.
+    reach : float
+        How far queries lie from the iterate (δ).
+    output : str
+        The rule by which the answer is chosen unless the user chooses another: "last", "random", "average", or
+        "choice" among the candidates of the last step, on common fresh samples.
+    candidates : int
+        How many candidates there are then, at most.
+    random_stop : callable or None
+        `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
+        the rule "random". None: that cannot be said beforehand.
+    """
+
+    replay: str = ""
+    pairs: float = 0.0
+    gradients: bool = False
+    values: bool = True
+    exact: bool = False
+    horizon: bool = False
+    reach: float = 0.0
+    output: str = "last"
+    candidates: int = 1
+    random_stop: Callable[[np.random.Generator, int], int] | None = None
+
+    def refusal(self, name: str, oracle: Oracle) -> str | None:
+        """Return why a method with these needs cannot work with an oracle, in one sentence; None when it can."""
+        kind = type(oracle).__name__
+        if self.replay and not oracle.replayable:
+            return (
+                f"{name} {self.replay}, which an {kind} oracle cannot replay; use gfm, or Seeded if your simulator "
+                "takes a seed."
+            )
+        if self.gradients and not oracle.differentiable:
+            return f"{name} needs gradients, but this {kind} oracle was given no grad=."
+        if self.exact and oracle.noisy:
+            return f"{name} needs exact values of f, but a {kind} oracle gives noisy ones."
+        return None
+
+    def caution(self, oracle: Oracle) -> str | None:
+        """Return what a user should know before a method with these needs runs on an oracle; None when nothing."""
+        if not self.pairs or oracle.replayable:
+            return None
+        return (
+            "The two values of an estimate carry different noise, whose variance enters divided by δ²: "
+            f"choose δ (here {self.pairs:.3g}) large enough, or use Seeded if your simulator takes a seed."
+        )
+
+
+def any_iterate(rng: np.random.Generator, max_iter: int) -> int:
+    """Draw one of x_0, …, x_{T−1}: after how many of T iterations it is where the run stands."""
+    return int(rng.random() * max_iter)
 
 
 @dataclass
@@ -79,34 +194,72 @@ class Context:
         return x if self.project is None else self.project(x, margin)
 
 
-@dataclass(frozen=True)
-class Method(ABC):
-    """Base of all methods.
+TARGET = 0.1  # ε of guessed settings, in lengths of the gradients around x0
+TRAVEL = 5  # radii that a run with guessed settings must be able to travel
 
-    Class attributes
-    ----------------
-    name : what it is called in messages and in `minimize(method=...)`
-    needs_replay : it evaluates the same ξ at two iterates
-    needs_gradient : it asks for gradients
-    deterministic_only : it needs exact values, without ξ
-    sees_values : it asks for values, so that the best iterate can be told
-    output : the rule by which it chooses its answer, unless the user chooses another; "choice" lets the loop
-        compare the method's `candidates` on common fresh samples
-    choices : how many candidates there are then
+
+@dataclass
+class Scale(State):
+    """What settings follow from: the length scale R, the least sensible δ, the evaluations left, and the steepness.
+
+    `gradient` is the root mean square of ‖∇F(x; ξ)‖ around x0; that of a two-point estimate is `estimate`, √d larger.
     """
 
-    name: ClassVar[str]
-    needs_replay: ClassVar[bool] = False
-    needs_gradient: ClassVar[bool] = False
-    deterministic_only: ClassVar[bool] = False
-    sees_values: ClassVar[bool] = True
-    output: ClassVar[str] = "last"
-    choices: ClassVar[int] = 1
+    radius: float
+    floor: float
+    evals: int
+    gradient: float = 1.0
+    estimate: float = 1.0
+
+
+class Refusal(str):
+    """Why there is no machine code for a method, in one sentence."""
+
+    __slots__ = ()
+
+
+@dataclass
+class Bulk:
+    """What whole iterations in machine code hand over: their last step, with all completed, and the tally of values."""
+
+    step: Step
+    tally: Tally
+
+
+class Kernel(Protocol):
+    """Whole iterations of a method in machine code.
+
+    Attributes
+    ----------
+    outputs : tuple of str
+        The output rules that it can serve.
+    """
+
+    outputs: tuple[str, ...]
+
+    def plan(self, state: Any, context: Context, limit: int | None, until: float, most: int | None) -> int:
+        """Return how many iterations to do next: until `until` evaluations are made, within `limit` and `most`.
+
+        0: not even one fits, or the method is at a place that has no machine code.
+        """
+
+    def offers(self, state: Any) -> bool:
+        """Whether the iterations to come offer their iterates as answers."""
+
+    def run(self, state: Any, context: Context, iterations: int, limit: int | None, mean: Average | None) -> Bulk:
+        """Do so many iterations, or fewer, within `limit`; take the iterates that are left into `mean`, if any."""
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """Base of all methods; `goldstein.testing.check_method` tells whether one keeps the promises."""
+
+    name: ClassVar[str] = ""
 
     @property
-    def uses_horizon(self) -> bool:
-        """Whether the steps depend on where the run will end."""
-        return False
+    def needs(self) -> Needs:
+        """What the method needs of an oracle and of whoever runs it."""
+        return Needs(random_stop=any_iterate)
 
     @abstractmethod
     def init(self, x: Array, context: Context) -> MethodState:
@@ -117,73 +270,23 @@ class Method(ABC):
         """Return the next query, of at most `limit` evaluations; None when that is too little to go on with."""
 
     @abstractmethod
-    def tell(self, state: Any, context: Context, query: Query, values: Array) -> None:
-        """Take the answer of a query (not finite: failed) and move the state on."""
+    def tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
+        """Take the answer of a query (not finite: failed), move the state on and return what the step says."""
 
-    def refusal(self, oracle: Oracle) -> str | None:
-        """Return why this method cannot work with an oracle, in one sentence; None when it can."""
-        kind = type(oracle).__name__
-        if self.needs_replay and not oracle.replayable:
-            return (
-                f"{self.name} evaluates the same ξ at two iterates, which an {kind} oracle cannot replay; "
-                "use gfm, or Seeded if your simulator takes a seed."
-            )
-        if self.needs_gradient and not oracle.differentiable:
-            return f"{self.name} needs gradients, but this {kind} oracle was given no grad=."
-        if self.deterministic_only and (oracle.stochastic or not oracle.replayable):
-            return f"{self.name} needs exact values of f, but a {kind} oracle gives noisy ones."
-        return None
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Method:
+        """Return the method with the settings given, the others chosen by the measured scale of the function."""
+        raise ValueError(f"{cls.name} does not choose settings by itself: give all of them.")
 
-    def caution(self, oracle: Oracle) -> str | None:
-        """Return what a user should know before this method runs on an oracle; None when there is nothing."""
-        return None
+    @classmethod
+    def _complete(cls, given: Mapping[str, Any]) -> bool:
+        """Whether the settings given are all that the constructor needs."""
+        needed = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
+        return all(name in given for name in needed)
 
-    def complaints(self, state: Any) -> dict[str, str]:
-        """Return what the run has shown to be wrong so far: short key -> sentence."""
-        return {}
-
-    def gauge(self, state: Any) -> tuple[float, float]:
-        """Return δ and the mean of ‖g(x; w, ξ)‖² so far, by which rounding errors are judged; zeros without either."""
-        return 0.0, 0.0
-
-    def report(self, state: Any) -> list[str]:
-        """Return sentences that say what the method chose on the user's behalf."""
-        return []
-
-    def finished(self, state: Any) -> str | None:
-        """Return in one sentence that the run has reached what the settings ask for; None while it has not."""
-        return None
-
-    def certificate(self, state: Any) -> Any:
-        """Return the `Certificate` with which the run has finished; None when the method makes none."""
-        return None
-
-    def standing(self, state: Any) -> Array:
-        """Return the iterate that the run would answer with if it ended now and the output rule is "last"."""
-        x: Array = state.x
-        return x
-
-    def candidates(self, state: Any) -> dict[str, Array]:
-        """Return the points among which a method with output "choice" lets the loop choose: name -> point."""
-        return {"last iterate": state.x}
-
-    def margin(self) -> float:
-        """Return how far queries lie from the iterate (δ)."""
-        return 0.0
-
-    def offer(self, state: Any, left: Array) -> Array | None:
-        """Return the point that the iteration just told offers as an answer; None when it offers none.
-
-        By default the iterate that was left. The output rules choose among the points offered.
-        """
-        return left
-
-    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int | None:
-        """Draw after how many of `max_iter` iterations `state.x` is the answer of the random output rule.
-
-        None: that cannot be said beforehand, so the answer is drawn among the points offered as the run goes on.
-        """
-        return int(rng.random() * max_iter)
+    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+        """Return whole iterations in machine code, or why there are none."""
+        return Refusal(f"{self.name} has no compiled loop.")
 
     def start(
         self,
@@ -220,19 +323,14 @@ class Method(ABC):
         >>> run = gs.GFM(delta=0.01, step_size=0.01, batch_size=4).start(np.ones(2), rng=0)
         >>> for _ in range(100):
         ...     query = run.ask()
-        ...     run.tell(query, np.abs(query.points).sum(axis=1))
-        >>> run.nit, run.nfev
-        (100, 800)
+        ...     step = run.tell(query, np.abs(query.points).sum(axis=1))
+        >>> run.nit, run.nfev, step.completed
+        (100, 800, 1)
         """
         x = arguments.point("x0", x0)
-        context = Context(
-            arguments.generator(rng),
-            sample,
-            as_projection(None, projection, x.size),
-            arguments.optional_count("max_evals", max_evals),
-            arguments.optional_count("max_iter", max_iter),
-            sample is not None,
-        )
+        allowed = as_projection(None, projection, x.size)
+        noisy = sample is not None
+        context = Context(arguments.generator(rng), sample, allowed, max_evals, max_iter, noisy)
         return Run(self, x, context)
 
 
@@ -247,21 +345,18 @@ class Run:
         Iterations done and values told.
     """
 
-    def __init__(self, method: Method, x0: Array, context: Context, state: MethodState | None = None) -> None:
+    def __init__(self, method: Method, x0: Array, context: Context) -> None:
         self.method = method
         self.context = context
-        self.state = method.init(context.projected(x0, method.margin()), context) if state is None else state
+        self.state = method.init(context.projected(x0, method.needs.reach), context)
+        self.nit = 0
+        self._asked: Query | None = None
         self._pending: Query | None = None
 
     @property
     def x(self) -> Array:
         """The current iterate."""
         return self.state.x
-
-    @property
-    def nit(self) -> int:
-        """Iterations done."""
-        return self.state.nit
 
     @property
     def nfev(self) -> int:
@@ -271,19 +366,24 @@ class Run:
     def ask(self, limit: int | None = None) -> Query | None:
         """Return what to evaluate next, `query.points` (k, d) with `query.samples` (k,) or None.
 
-        `limit` caps the number of evaluations; None is returned when the method cannot go on within it.
+        `limit` caps the number of evaluations; None is returned when the method cannot go on within it. The arrays are
+        the caller's own.
         """
-        self._pending = self.method.ask(self.state, self.context, limit)
+        self._asked = self.method.ask(self.state, self.context, limit)
+        self._pending = None if self._asked is None else self._asked.handed_out()
         return self._pending
 
-    def tell(self, query: Query, values: npt.ArrayLike) -> None:
+    def tell(self, query: Query, values: npt.ArrayLike) -> Step:
         """Give the values of the query that was asked last, shape (k,); NaN marks a failed evaluation."""
-        if query is not self._pending:
+        asked = self._asked
+        if asked is None or query is not self._pending:
             raise ValueError("tell takes the query that ask returned last, once.")
-        answer = np.asarray(values, float)
-        shape = (len(query),) if query.order == 0 else query.points.shape
-        if answer.shape != shape:
-            raise ValueError(f"This query is answered by an array of shape {shape}, got {answer.shape}.")
+        answer = np.array(values, float)
+        if answer.shape != asked.shape:
+            raise ValueError(f"This query is answered by an array of shape {asked.shape}, got {answer.shape}.")
+        self._asked = None
         self._pending = None
-        self.method.tell(self.state, self.context, query, answer)
-        self.context.nfev += len(query)
+        step = self.method.tell(self.state, self.context, asked, answer)
+        self.context.nfev += len(asked)
+        self.nit += step.completed
+        return step

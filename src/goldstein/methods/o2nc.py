@@ -7,15 +7,18 @@ them lie within M·D = δ of it, so the mean of the block's gradients is close t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any, ClassVar
 
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.method import Context, Method
+from goldstein.methods.kernel import MachineCode
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Refusal, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
-from goldstein.oracle import Array, Query
+from goldstein.oracle import Array, Oracle, Query
 
 LEARNERS = ("adagrad", "ogd")
 
@@ -46,8 +49,6 @@ class O2NCState(SmoothedState):
         Sum of ‖g‖² in the current block (for AdaGrad).
     block_norm : float
         Norm of the mean gradient of the last finished block: an upper bound on dist(0, ∂_δ f(x)), up to noise.
-    fresh : bool
-        A block was finished by the last iteration.
     """
 
     position: Array = None  # type: ignore[assignment]
@@ -57,7 +58,6 @@ class O2NCState(SmoothedState):
     done: int = 0
     squares: float = 0.0
     block_norm: float = np.nan
-    fresh: bool = False
 
 
 def _begin(x: Array) -> O2NCState:
@@ -71,8 +71,8 @@ def _travel(state: O2NCState, context: Context, margin: float) -> Block:
     return Block(state.position + context.rng.random() * (position - state.position), position)
 
 
-def _learn(state: O2NCState, block: Block, g: Array, *, length: int, radius: float, eta: float | None) -> None:
-    """Take the gradient at z; let the learner play its next Δ; end the block after `length` steps."""
+def _learn(state: O2NCState, block: Block, g: Array, *, length: int, radius: float, eta: float | None) -> bool:
+    """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
     state.position = block.position
     squared = float(g @ g)
     state.squares += squared
@@ -81,22 +81,38 @@ def _learn(state: O2NCState, block: Block, g: Array, *, length: int, radius: flo
     play = state.displacement - eta * g
     size = float(np.sqrt(play @ play))
     state.displacement = play if size <= radius else play * (radius / size)
-    state.points, state.gradients = state.points + block.z, state.gradients + g
+    state.points = state.points + block.z
+    state.gradients = state.gradients + g
     state.done += 1
-    state.step, state.gradient_norm = eta, float(np.sqrt(squared))
-    if state.done == length:
-        mean = state.gradients / length
-        state.x, state.block_norm = state.points / length, float(np.sqrt(mean @ mean))
-        zero = np.zeros_like(g)
-        state.displacement, state.points, state.gradients = zero, zero, zero  # restart
-        state.done, state.squares, state.fresh = 0, 0.0, True
+    state.size = eta
+    state.norm = float(np.sqrt(squared))
+    if state.done < length:
+        return False
+    mean = state.gradients / length
+    state.x = state.points / length
+    state.block_norm = float(np.sqrt(mean @ mean))
+    _restart(state)
+    return True
+
+
+def _restart(state: O2NCState) -> None:
+    zero = np.zeros_like(state.x)
+    state.displacement = zero
+    state.points = zero
+    state.gradients = zero
+    state.done = 0
+    state.squares = 0.0
+
+
+def _remarks(state: O2NCState) -> dict[str, str]:
+    if np.isnan(state.block_norm):
+        return {"block": "No block was finished; the answer is the start."}
+    return {"block": f"The mean gradient of the last block has norm {state.block_norm:.3g}."}
 
 
 @dataclass(frozen=True)
 class _Blocks(Method):
     """What both forms share."""
-
-    output: ClassVar[str] = "last"
 
     def _check_learner(self, block_length: int, step_size: float | None, learner: str) -> None:
         arguments.keep(
@@ -110,17 +126,14 @@ class _Blocks(Method):
         if learner == "adagrad" and step_size is not None:
             raise ValueError("The learner adagrad finds its own step; leave step_size out, or choose ogd.")
 
-    def offer(self, state: O2NCState, left: Array) -> Array | None:
-        return state.x if state.fresh else None  # block means only
+    @classmethod
+    def _complete(cls, given: Mapping[str, Any]) -> bool:
+        return super()._complete(given) and not _lacks_step(given)
 
-    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
+    def _any_block(self, rng: np.random.Generator, max_iter: int) -> int:
+        """Draw one of the blocks: after how many iterations its mean is where the run stands."""
         length: int = self.block_length  # type: ignore[attr-defined]
         return min(max_iter, length * (1 + int(rng.random() * max(1, max_iter // length))))
-
-    def report(self, state: O2NCState) -> list[str]:
-        if np.isnan(state.block_norm):
-            return ["No block was finished; the answer is the start."]
-        return [f"The mean gradient of the last block has norm {state.block_norm:.3g}."]
 
 
 @dataclass(frozen=True)
@@ -162,12 +175,14 @@ class O2NC(_Blocks):
     step_size: float | None = None
     learner: str = "adagrad"
     name: ClassVar[str] = "o2nc"
-    needs_gradient: ClassVar[bool] = True
-    sees_values: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         arguments.keep(self, delta=arguments.positive("delta", self.delta))
         self._check_learner(self.block_length, self.step_size, self.learner)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradients=True, values=False, random_stop=self._any_block)
 
     def init(self, x: Array, context: Context) -> O2NCState:
         return _begin(x)
@@ -179,12 +194,20 @@ class O2NC(_Blocks):
         xi = None if context.sample is None else context.sample(context.rng, 1)
         return Query(block.z[None], xi, order=1, memory=block)
 
-    def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> None:
-        state.fresh = False
+    def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
+        ended = False
         if np.isfinite(values).all():
             radius = self.delta / self.block_length
-            _learn(state, query.memory, values[0], length=self.block_length, radius=radius, eta=self.step_size)
+            ended = _learn(state, query.memory, values[0], length=self.block_length, radius=radius, eta=self.step_size)
         state.nit += 1
+        return state.step(state.x if ended else None, remarks=_remarks(state))  # block means only
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> O2NC:
+        settings = _blocks(scale, {"delta": 0.1 * scale.radius, **given}, scale.evals)
+        if _lacks_step(settings):  # η = D/(G √M), D = δ/M
+            settings["step_size"] = settings["delta"] / (scale.gradient * settings["block_length"] ** 1.5)
+        return cls(**settings)
 
 
 @dataclass(frozen=True)
@@ -249,31 +272,87 @@ class ZOO2NC(_Blocks, ZerothOrder):
         arguments.keep(self, displacement=arguments.optional_positive("displacement", self.displacement))
 
     @property
-    def uses_horizon(self) -> bool:
-        return False
+    def needs(self) -> Needs:
+        return replace(super().needs, random_stop=self._any_block)
 
-    def margin(self) -> float:
+    @property
+    def _radius(self) -> float:
         return self.delta / 20 if self.rho is None else self.rho
 
     @property
     def play_radius(self) -> float:
         """D, the radius of the learner's ball."""
-        return self.displacement or (self.delta - self.margin()) / self.block_length
+        return self.displacement or (self.delta - self._radius) / self.block_length
 
     def init(self, x: Array, context: Context) -> O2NCState:
         return _begin(x)
 
     def ask(self, state: O2NCState, context: Context, limit: int | None) -> Query | None:
-        block = _travel(state, context, self.margin())
+        block = _travel(state, context, self._radius)
         query = self._query([block.z], self.batch_size, context, limit)
         if query is not None:
             query.memory.purpose = block
         return query
 
-    def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> None:
+    def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         reading = self._read(state, context, query, values)
-        state.fresh = False
+        ended = False
         if not reading.empty:
-            block, g = query.memory.purpose, reading.estimate()
-            _learn(state, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size)
+            block = query.memory.purpose
+            g = reading.estimate()
+            ended = _learn(state, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size)
         state.nit += 1
+        return self._told(state, state.x if ended else None, remarks=_remarks(state))
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> ZOO2NC:
+        least = 2 * (given.get("rho") or 0.0)
+        settings = {"delta": max(0.1 * scale.radius, scale.floor, least), "batch_size": 1, **given}
+        settings = _blocks(scale, settings, max(1, scale.evals // (2 * settings["batch_size"])))
+        if _lacks_step(settings):
+            D = cls(**{**settings, "step_size": 1.0}).play_radius
+            settings["step_size"] = D / (scale.estimate * sqrt(settings["block_length"]))
+        return cls(**settings)
+
+    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+        refusal = self._uncompiled(oracle)
+        return _Compiled(self, oracle) if refusal is None else refusal
+
+
+class _Compiled(MachineCode):
+    """ZO-O2NC in machine code; it answers with the mean of its last block only."""
+
+    outputs: tuple[str, ...] = ("last",)
+
+    def costs(self, state: O2NCState, k: int) -> Array:
+        return np.full(k, 2 * self.method.batch_size)
+
+    def call(self, state: O2NCState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+        from goldstein.compiled import o2nc as loop  # which needs numba
+
+        m: ZOO2NC = self.method
+        for name in ("position", "displacement", "points", "gradients"):
+            setattr(state, name, getattr(state, name).copy())
+        memory = np.array([state.done, state.squares, state.block_norm, state.size])
+        eta = -1.0 if m.step_size is None else float(m.step_size)
+        settings = (steps.size, m.batch_size, float(m._radius), float(m.play_radius), m.block_length, eta)
+        arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
+        self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, memory, tally)
+        state.done = int(memory[loop.DONE])
+        state.squares = float(memory[loop.SQUARES])
+        state.block_norm = float(memory[loop.BLOCK_NORM])
+        steps[-1] = memory[loop.PLAYED]
+        return steps.size
+
+    def told(self, state: O2NCState, completed: int) -> Step:
+        return self.method._told(state, None, completed, remarks=_remarks(state))  # type: ignore[no-any-return]
+
+
+def _lacks_step(settings: Mapping[str, Any]) -> bool:
+    return settings.get("learner") == "ogd" and settings.get("step_size") is None
+
+
+def _blocks(scale: Scale, settings: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Add a block length M; all blocks together can travel (steps / M)·δ, which must be a few R."""
+    most = int(steps * settings["delta"] / (TRAVEL * scale.radius))
+    return {"block_length": max(1, min(int((0.1 * steps) ** (2 / 3)), most)), **settings}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from goldstein.methods.gfm import GFM
+from goldstein.methods.method import Needs
 
 
 @dataclass(frozen=True)
@@ -30,4 +31,7 @@ class OnePhase(GFM):
     """
 
     name: ClassVar[str] = "one-phase"
-    output: ClassVar[str] = "average"
+
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, output="average")

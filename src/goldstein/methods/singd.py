@@ -7,14 +7,16 @@ steps BEFORE the index drawn: all gradients that went into m since then lie with
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from math import log
+from typing import Any, ClassVar
 
 import numpy as np
 
 from goldstein import arguments
 from goldstein.estimate.smoothing import ball
-from goldstein.methods.method import Context, Method, MethodState
+from goldstein.methods.method import TARGET, TRAVEL, Context, Method, MethodState, Needs, Scale, Step
 from goldstein.oracle import Array, Query
 
 
@@ -28,13 +30,10 @@ class SINGDState(MethodState):
         The mean of gradients m_t; None before the first.
     past : ndarray, shape (K, d)
         Ring of the last K iterates; x_j stands in row j mod K.
-    late : ndarray or None
-        x_{max(t−K, 1)}, what iteration t offers as an answer.
     """
 
     m: Array | None = None
     past: Array = None  # type: ignore[assignment]
-    late: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,6 @@ class SINGD(Method):
     beta: float = 0.9
     perturb_radius: float | None = None
     name: ClassVar[str] = "singd"
-    needs_gradient: ClassVar[bool] = True
-    sees_values: ClassVar[bool] = False
-    output: ClassVar[str] = "random"
 
     def __post_init__(self) -> None:
         for name in ("delta", "p", "q"):
@@ -111,6 +107,10 @@ class SINGD(Method):
         if self.perturb_radius is not None:
             wanted = "a share of ‖m‖ between 0 and 1, or None"
             arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, wanted))
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradients=True, values=False, output="random", random_stop=self._any_late_point)
 
     @property
     def lookback(self) -> int:
@@ -131,19 +131,23 @@ class SINGD(Method):
         xi = None if context.sample is None else context.sample(context.rng, 1)
         return Query(y[None], xi, order=1, memory=ahead)
 
-    def tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> None:
-        g, left, fine = values[0], state.x, bool(np.isfinite(values).all())
+    def tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> Step:
+        g = values[0]
+        left = state.x
+        fine = bool(np.isfinite(values).all())
         if state.m is None:
             if fine:
                 state.m = g.copy()  # Alg. 2, line 1
-                state.gradient_norm = float(np.sqrt(g @ g))
-            return
+                state.norm = float(np.sqrt(g @ g))
+            return state.step(completed=0)
         if fine:
-            state.x, state.m = query.memory, self.beta * state.m + (1 - self.beta) * g  # Alg. 2, lines 3 and 5
-            step, state.gradient_norm = state.x - left, float(np.sqrt(state.m @ state.m))
-            state.step = float(np.sqrt(step @ step))
+            state.x = query.memory  # Alg. 2, line 3
+            state.m = self.beta * state.m + (1 - self.beta) * g  # Alg. 2, line 5
+            move = state.x - left
+            state.norm = float(np.sqrt(state.m @ state.m))
+            state.size = float(np.sqrt(move @ move))
         state.nit += 1
-        state.late = self._exchange(state, left)
+        return state.step(self._exchange(state, left))
 
     def _ahead(self, x: Array, m: Array, context: Context) -> Array:
         """Return x_{t+1} = x_t − m/(p‖m‖ + q), with m perturbed first if so wished."""
@@ -160,12 +164,19 @@ class SINGD(Method):
         state.past[row] = left
         return late
 
-    def offer(self, state: SINGDState, left: Array) -> Array | None:
-        return state.late
-
-    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int:
+    def _any_late_point(self, rng: np.random.Generator, max_iter: int) -> int:
         i = int(rng.integers(1, max_iter + 1))
         return max(i - self.lookback, 1) - 1  # Alg. 2, last line; x_j is reached after j − 1 iterations
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> SINGD:
+        delta = given.get("delta", 0.1 * scale.radius)
+        memory = log(16 / TARGET)  # (1 − β)·p·δ by the theorem, so that what is older than K steps is forgotten
+        # A step along a full gradient is 1/(2p) long. The answer is drawn from the whole run, of which a fifth is to
+        # travel a few R; p is at most the theorem's.
+        p = given.get("p", min(scale.evals / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
+        beta = max(0.0, 1 - memory / (p * delta))
+        return cls(**{"delta": delta, "p": p, "q": scale.gradient * p, "beta": beta, **given})
 
 
 @dataclass(frozen=True)

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from goldstein import arguments
+from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
-from goldstein.methods.method import Context, Method, MethodState
-from goldstein.oracle import Array, Oracle, Query
+from goldstein.methods.method import Context, Kernel, Method, Needs, Refusal, Scale, Step
+from goldstein.methods.staged import Staged, StagedKernel, StagedState
+from goldstein.oracle import Array, Oracle
 from goldstein.output import Average
 
 
-@dataclass
-class WarmStartState(MethodState):
-    """State of a warm-started run: which phase it is in, that phase's state, and phase 1's running average."""
-
-    phase: int = 1
-    inner: Any = None
-    average: Any = None
-    switched_at: int = 0
-    nit_first: int = 0
-
-
 @dataclass(frozen=True)
-class WarmStart(Method):
+class WarmStart(Staged):
     """Run `first`, hand its average iterate to `second` (WS-GFM and WS-GFM+, for convex f).
 
     Parameters
@@ -63,81 +55,87 @@ class WarmStart(Method):
     @property
     def name(self) -> str:  # type: ignore[override]
         """ws-gfm+ when the second phase is GFM+, else ws- and the second phase's name."""
-        return "ws-gfm+" if isinstance(self.second, GFMPlus) else f"ws-{self.second.name}"
+        return f"ws-{self.second.name}"
 
     @property
-    def uses_horizon(self) -> bool:
-        return self.iterations is None or self.first.uses_horizon or self.second.uses_horizon
-
-    def refusal(self, oracle: Oracle) -> str | None:
-        return self.first.refusal(oracle) or self.second.refusal(oracle)
-
-    def caution(self, oracle: Oracle) -> str | None:
-        return self.first.caution(oracle) or self.second.caution(oracle)
-
-    def finished(self, state: WarmStartState) -> str | None:
-        return self.second.finished(state.inner) if state.phase == 2 else None
-
-    def complaints(self, state: WarmStartState) -> dict[str, str]:
-        return (self.first, self.second)[state.phase - 1].complaints(state.inner)
-
-    def gauge(self, state: WarmStartState) -> tuple[float, float]:
-        return (self.first, self.second)[state.phase - 1].gauge(state.inner)
-
-    def margin(self) -> float:
-        return max(self.first.margin(), self.second.margin())
-
-    def offer(self, state: WarmStartState, left: Array) -> Array | None:
-        if state.phase == 1 or state.nit == state.nit_first:  # what was left belongs to the first phase
-            return None
-        return self.second.offer(state.inner, left)
-
-    def random_stop(self, rng: np.random.Generator, max_iter: int) -> int | None:
-        first = min(self.iterations or max_iter // 2, max_iter - 1)
-        later = self.second.random_stop(rng, max_iter - first)
-        return None if later is None else first + later
-
-    def init(self, x: Array, context: Context) -> WarmStartState:
-        if self.iterations is None and context.max_evals is None and context.max_iter is None:
-            raise ValueError("WarmStart with iterations=None switches halfway: give the run max_evals or max_iter.")
-        return WarmStartState(x, inner=self.first.init(x, self._stage(None, context)), average=Average())
-
-    def _stage(self, state: WarmStartState | None, context: Context) -> Context:
-        """Return the context of the current phase: its own share of the budget and its own count."""
-        evals, iters = context.max_evals, context.max_iter
-        if state is None or state.phase == 1:
-            half_evals = evals // 2 if evals is not None and self.iterations is None else evals
-            half_iters = self.iterations or (iters // 2 if iters is not None else None)
-            return replace(context, max_evals=half_evals, max_iter=half_iters)
+    def needs(self) -> Needs:
+        first = self.first.needs
+        second = self.second.needs
         return replace(
-            context,
-            max_evals=None if evals is None else max(1, evals - state.switched_at),
-            max_iter=None if iters is None else max(1, iters - state.nit_first),
-            nfev=context.nfev - state.switched_at,
-            earlier=context.earlier + state.switched_at,
+            second,
+            replay=first.replay or second.replay,
+            pairs=first.pairs or second.pairs,
+            gradients=first.gradients or second.gradients,
+            exact=first.exact or second.exact,
+            horizon=self.iterations is None or first.horizon or second.horizon,
+            reach=max(first.reach, second.reach),
+            random_stop=None if second.random_stop is None else self._any_of_the_second,
         )
 
-    def ask(self, state: WarmStartState, context: Context, limit: int | None) -> Query | None:
-        stage = self._stage(state, context)
-        if state.phase == 2:
-            return self.second.ask(state.inner, stage, limit)
-        return self.first.ask(state.inner, stage, limit)
+    def _any_of_the_second(self, rng: np.random.Generator, max_iter: int) -> int:
+        """Draw one of the second phase's answers."""
+        first = min(self.iterations or max_iter // 2, max_iter - 1)
+        later = self.second.needs.random_stop
+        assert later is not None
+        return first + later(rng, max_iter - first)
 
-    def tell(self, state: WarmStartState, context: Context, query: Query, values: Array) -> None:
-        left, phase = state.inner.x, (self.first, self.second)[state.phase - 1]
-        phase.tell(state.inner, self._stage(state, context), query, values)
-        if state.phase == 1:
-            state.average.leave(left, state.inner.value, context.rng)
-        self._after(state, context.after(query))
+    def init(self, x: Array, context: Context) -> StagedState:
+        if self.iterations is None and context.max_evals is None and context.max_iter is None:
+            raise ValueError("WarmStart with iterations=None switches halfway: give the run max_evals or max_iter.")
+        state = StagedState(x, average=Average())
+        state.inner = self.first.init(x, self._share(state, context))
+        return state
 
-    def _after(self, state: WarmStartState, context: Context) -> None:
-        """Bring the outer state up to date, and go over to the second phase when the first is over."""
-        inner = state.inner
-        state.nit = state.nit_first + inner.nit
-        state.value, state.step, state.gradient_norm = inner.value, inner.step, inner.gradient_norm
-        over = self._stage(state, context).progress(inner.nit)
-        if state.phase == 1 and over is not None and over >= 1:
-            x1 = state.average.answer(inner.x)  # Algs. 3 and 4, line 1
-            state.phase, state.average, state.switched_at, state.nit_first = 2, None, context.nfev, inner.nit
-            state.inner = self.second.init(context.projected(x1, self.second.margin()), self._stage(state, context))
-        state.x = state.inner.x
+    def _method(self, state: StagedState) -> Method:
+        return self.first if state.stage == 1 else self.second
+
+    def _share(self, state: StagedState, context: Context) -> Context:
+        if state.stage == 2:
+            return self._rest(state, context)
+        evals = context.max_evals
+        iterations = context.max_iter
+        if self.iterations is not None:
+            return replace(context, max_iter=self.iterations)
+        return replace(
+            context,
+            max_evals=None if evals is None else evals // 2,
+            max_iter=None if iterations is None else iterations // 2,
+        )
+
+    def _went(self, state: StagedState, context: Context, step: Step) -> Step:
+        if state.stage == 2:
+            return step
+        over = self._share(state, context).progress(state.inner.nit)
+        if (over is not None and over >= 1) or step.done is not None:
+            assert state.average is not None
+            self._enter(state, context, state.average.answer(state.inner.x))  # Algs. 3 and 4, line 1
+        return replace(step, x=state.inner.x, offer=None, done=None, candidates=None)
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> WarmStart:
+        raise ValueError("WarmStart alone does not say which methods: use ws-gfm or ws-gfm+, or give both phases.")
+
+    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+        for phase in (self.first, self.second):
+            found = phase.kernel(oracle)
+            if isinstance(found, Refusal):
+                return found
+            if phase is self.first and "average" not in found.outputs:
+                return Refusal(f"The compiled loop of {phase.name} keeps no average to start the second phase from.")
+        return StagedKernel(self, oracle, self.second)
+
+
+def guess_ws_gfm(scale: Scale, given: Mapping[str, Any]) -> WarmStart:
+    """Return Algorithm 4 with the phases that were not given."""
+    return _guess(GFM, scale, given)
+
+
+def guess_ws_gfm_plus(scale: Scale, given: Mapping[str, Any]) -> WarmStart:
+    """Return Algorithm 3 with the phases that were not given."""
+    return _guess(GFMPlus, scale, given)
+
+
+def _guess(second: type[Method], scale: Scale, given: Mapping[str, Any]) -> WarmStart:
+    half = replace(scale, evals=scale.evals // 2)
+    nearer = replace(half, radius=scale.radius / 3)
+    return WarmStart(**{"first": GFM.guess(half, {}), "second": second.guess(nearer, {}), **given})

@@ -11,9 +11,10 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.estimate.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
-from goldstein.methods.method import Context, Method, MethodState
+from goldstein.methods.kernel import obstacle
+from goldstein.methods.method import Context, Method, MethodState, Needs, Refusal, Step, any_iterate
 from goldstein.oracle import Array, Oracle, Query
-from goldstein.steps import LinearDecay, StepRule, as_rule
+from goldstein.steps import Calibrated, LinearDecay, Schedule, StepRule, as_rule
 
 OPTIONAL = ("large_batch_size", "search", "resolution")  # counts that may be None
 Draw = Callable[[np.random.Generator, int, int], Array]
@@ -104,28 +105,43 @@ class ZerothOrder(Method):
         return as_rule(self.step_size)  # type: ignore[attr-defined]
 
     @property
-    def uses_horizon(self) -> bool:
-        rule = self._rule
-        return isinstance(rule, LinearDecay) and rule.iterations is None
-
-    def refusal(self, oracle: Oracle) -> str | None:
-        if not oracle.replayable and isinstance(self._estimator, LeaveOneOut):
-            return "The leave-one-out estimator compares values under one ξ, which an Unreplayable oracle cannot give."
-        return super().refusal(oracle)
-
-    def caution(self, oracle: Oracle) -> str | None:
-        if oracle.replayable:
-            return None
-        return (
-            "The two values of an estimate carry different noise, whose variance enters divided by δ²: "
-            f"choose δ (here {self.margin():.3g}) large enough, or use Seeded if your simulator takes a seed."
+    def needs(self) -> Needs:
+        leave_one_out = isinstance(self._estimator, LeaveOneOut)
+        return Needs(
+            replay="compares values under one ξ (leave-one-out)" if leave_one_out else "",
+            pairs=self._radius,
+            reach=self._radius,
+            random_stop=any_iterate,
         )
 
-    def gauge(self, state: SmoothedState) -> tuple[float, float]:
-        return self.margin(), state.power / max(state.directions, 1)
+    @property
+    def _ahead(self) -> bool:
+        """Whether the step rule must know where the run ends."""
+        return isinstance(self._rule, LinearDecay) and self._rule.iterations is None
 
-    def margin(self) -> float:
-        return float(self.delta)  # type: ignore[attr-defined]
+    @property
+    def _radius(self) -> float:
+        """The smoothing radius of the estimates."""
+        delta: float = self.delta  # type: ignore[attr-defined]
+        return delta
+
+    def _told(self, state: SmoothedState, offer: Array | None, completed: int = 1, **more: Any) -> Step:
+        """Return what a step says, with the noise of the estimates so far."""
+        noise = (self._radius, state.power / max(state.directions, 1))
+        return state.step(offer, completed=completed, noise=noise, directions=state.directions, **more)
+
+    def _uncompiled(self, oracle: Oracle) -> Refusal | None:
+        """Return why there is no machine code for these settings; None when there is."""
+        if self.directions != "iid" or not isinstance(self._estimator, Central):
+            return Refusal("The compiled loops use independent directions and central differences only.")
+        reason = obstacle(oracle)
+        return None if reason is None else Refusal(reason)
+
+    def _unruled(self) -> Refusal | None:
+        """Return why the step rule has no machine code; None when it has."""
+        if isinstance(self._rule, Schedule | Calibrated):
+            return None
+        return Refusal(f"{type(self._rule).__name__} looks at values, which the compiled loops do not.")
 
     def _query(
         self,
@@ -148,12 +164,13 @@ class ZerothOrder(Method):
             return None
         xi = estimator.draw(context.sample, context.rng, fits)
         w = (draw or DIRECTIONS[self.directions])(context.rng, fits, at[0].size)
-        points = [estimator.points(x, w, self.margin()) for x in at]
+        points = [estimator.points(x, w, self._radius) for x in at]
         return Query(
             points[0] if len(points) == 1 else np.concatenate(points),
             xi if xi is None or len(at) == 1 else np.concatenate([xi] * len(at)),
             cut=fits < b,
             memory=Batch(w, len(at), purpose),
+            fresh=True,
         )
 
     def _read(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Reading:
@@ -161,7 +178,8 @@ class ZerothOrder(Method):
         estimator, stochastic, batch = self._estimator, context.sample is not None, query.memory
         blocks = values.reshape(batch.blocks, estimator.evaluations, -1)
         usable = estimator.usable(blocks, stochastic)
-        d, delta = query.points.shape[1], self.margin()
+        d = query.points.shape[1]
+        delta = self._radius
         coefficients = [estimator.coefficients(block, usable, d, delta, stochastic) for block in blocks]
         if not usable.any():
             return Reading(batch.w, usable, coefficients, np.nan)
@@ -174,5 +192,6 @@ class ZerothOrder(Method):
         """Move along −v by the step rule, back into the allowed set, δ inside it."""
         squared = float(v @ v)
         eta = self._rule.size(state.rule, state.nit, context.progress(state.nit), state.value, squared)
-        state.x = context.projected(state.x - eta * v, self.margin())
-        state.step, state.gradient_norm = eta, float(np.sqrt(squared))
+        state.x = context.projected(state.x - eta * v, self._radius)
+        state.size = eta
+        state.norm = float(np.sqrt(squared))

@@ -1,51 +1,63 @@
 """Who evaluates a query: this process, a pool of processes, or any executor or map that the user brings.
 
-However many workers there are, the answer comes back in the order of the rows, so the trajectory is the same.
+However many workers there are, and in whatever order they answer, each part carries its place, so that the answer is
+put together in the order of the rows and the trajectory is the same.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing import connection, parent_process
 from typing import Any
 
 import numpy as np
 
-from goldstein.oracle.oracles import Oracle
-from goldstein.oracle.query import Array, Query
+from goldstein.oracle.oracles import Meter, Oracle
+from goldstein.oracle.query import Answer, Query
 
 Catch = tuple[type[BaseException], ...]
-Answer = tuple[Array, float]  # values, and the rounding error of the type in which they came
-Map = Callable[[Callable[..., Answer], Iterable[Query]], Iterable[Answer]]
+Placed = tuple[int, Query]
+Map = Callable[[Callable[[Placed], "PlacedAnswer"], Iterable[Placed]], Iterable["PlacedAnswer"]]
+PlacedAnswer = tuple[int, Answer]
 
-_oracle: Oracle | None = None
-_catch: Catch = ()
-
-
-def _set_oracle(oracle: Oracle, catch: Catch) -> None:
-    """Give a pool's process its oracle once, not with every query."""
-    global _oracle, _catch
-    _oracle, _catch = oracle, catch
-
-
-def _evaluate_here(query: Query) -> Answer:
-    assert _oracle is not None
-    return _oracle.evaluate(query, _catch), _oracle.roundoff
+_task: Task | None = None
 
 
 @dataclass
-class _Task:
-    """An oracle to send along with each part of a query."""
+class Task:
+    """An oracle that answers the parts of a query."""
 
     oracle: Oracle
     catch: Catch
 
-    def __call__(self, query: Query) -> Answer:
-        return self.oracle.evaluate(query, self.catch), self.oracle.roundoff
+    def __call__(self, part: Placed) -> PlacedAnswer:
+        place, query = part
+        return place, self.oracle.evaluate(query, self.catch)
+
+
+def _employ(task: Task) -> None:
+    """Give a pool's process its task once, not with every query; it ends when its parent is gone."""
+    global _task
+    _task = task
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _leave_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+def _work(part: Placed) -> PlacedAnswer:
+    assert _task is not None
+    return _task(part)
 
 
 def check_workers(workers: Any) -> None:
@@ -73,12 +85,17 @@ class Evaluator:
         concurrent.futures, a dask Client), or a callable like `map` (a pool's `.map`, ray's `Pool().map`).
     catch : tuple of exception types
         Exceptions that count as a failed evaluation.
-    x_scale : ndarray, optional
-        Points are multiplied by it before they reach the function.
+
+    Attributes
+    ----------
+    started : int
+        Rows of the last query that were begun, for one that an exception broke off.
     """
 
-    def __init__(self, oracle: Oracle, workers: Any = None, catch: Catch = (), x_scale: Array | None = None) -> None:
-        self.oracle, self.catch, self.x_scale = oracle, catch, x_scale
+    def __init__(self, oracle: Oracle, workers: Any = None, catch: Catch = ()) -> None:
+        self.oracle = oracle
+        self.catch = catch
+        self._meter = Meter()
         self._pool: ProcessPoolExecutor | None = None
         self._map: Map | None = None
         self._parts = 1
@@ -88,37 +105,31 @@ class Evaluator:
         self._parts = os.cpu_count() or 1
         if isinstance(workers, int | np.integer):
             self._parts = self._parts if workers == -1 else int(workers)
-            self._pool = ProcessPoolExecutor(self._parts, initializer=_set_oracle, initargs=(oracle, catch))
-            self._map = lambda _, parts: self._pool.map(_evaluate_here, parts)  # type: ignore[union-attr]
+            self._pool = ProcessPoolExecutor(self._parts, initializer=_employ, initargs=(Task(oracle, catch),))
+            self._map = lambda _, parts: self._pool.map(_work, parts)  # type: ignore[union-attr]
         elif hasattr(workers, "submit"):
-            self._map = lambda task, parts: [f.result() for f in [workers.submit(task, part) for part in parts]]
+            self._map = _submitting(workers)
         else:
             self._map = workers
 
-    def __call__(self, query: Query) -> Array:
-        """Answer a query; row order is kept. In the coordinates x / x_scale a gradient is x_scale times the user's."""
-        if self.x_scale is None or query.outside:
-            return self._answer(query, query.points)
-        answer = self._answer(query, query.points * self.x_scale)
-        return answer * self.x_scale if query.order == 1 else answer
+    @property
+    def started(self) -> int:
+        """Rows of the last query that were begun."""
+        return self._meter.started
 
-    def _answer(self, query: Query, points: Array) -> Array:
-        bare = Query(points, query.samples, query.order)
+    def __call__(self, query: Query) -> Answer:
+        """Answer a query; row order is kept."""
+        self._meter.started = 0
         if self._map is None or len(query) < 2:
-            return self.oracle.evaluate(bare, self.catch)
-        edges = np.linspace(0, len(query), min(self._parts, len(query)) + 1).astype(int)
-        parts = [
-            Query(points[a:b], None if query.samples is None else query.samples[a:b], query.order)
-            for a, b in pairwise(edges)
-        ]
-        try:
-            answers = list(self._map(_Task(self.oracle, self.catch), parts))
-        except BaseException as error:
-            with suppress(AttributeError):
-                error.evaluated = len(query)  # type: ignore[attr-defined]
-            raise
-        self.oracle.roundoff = max(roundoff for _, roundoff in answers)
-        return np.concatenate([values for values, _ in answers])
+            return self.oracle.evaluate(query, self.catch, self._meter)
+        edges = np.linspace(0, len(query), min(self._parts, len(query)) + 1).astype(int).tolist()
+        parts = [(first, query.rows(first, last)) for first, last in pairwise(edges)]
+        self._meter.started = len(query)
+        answers = dict(self._map(Task(self.oracle, self.catch), parts))
+        if sorted(answers) != edges[:-1]:
+            raise RuntimeError(f"workers returned {len(answers)} of {len(parts)} parts of a query, each once at most.")
+        values = np.concatenate([answers[first].values for first in edges[:-1]])
+        return Answer(values, max(answer.roundoff for answer in answers.values()))
 
     def __enter__(self) -> Evaluator:
         return self
@@ -126,3 +137,15 @@ class Evaluator:
     def __exit__(self, *exc: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _submitting(executor: Any) -> Map:
+    """Return a map that submits to an executor; a dask Client is told that equal parts are not one part."""
+    named = inspect.signature(executor.submit).parameters
+    more = {"pure": False} if "pure" in named else {}
+
+    def answers(task: Callable[[Placed], PlacedAnswer], parts: Iterable[Placed]) -> Iterable[PlacedAnswer]:
+        futures = [executor.submit(task, part, **more) for part in parts]
+        return [future.result() for future in futures]
+
+    return answers

@@ -1,23 +1,34 @@
 """Oracles: what can be asked about f(x) = E[F(x; ξ)].
 
 An oracle wraps the user's function and states what it can do: replay the same ξ at two points
-(`replayable`), give gradients (`differentiable`), be summed exactly (`n`). It never knows who asks
-and never counts; the loop does.
+(`replayable`), give gradients (`differentiable`), be summed exactly (`n`). It never knows who asks, never
+counts and remembers nothing of a run.
+
+The function is a stranger: it may write into its argument, keep it, or return its own buffer. So it gets points of its
+own, and what it answers is copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from goldstein import arguments
-from goldstein.oracle.query import Array, Query, Sampler, Samples
+from goldstein.oracle.query import Answer, Query, Sampler, Samples
+from goldstein.oracle.tally import DOUBLE, Array
 
 FAILED = np.nan
+
+
+@dataclass
+class Meter:
+    """How many rows of a query were begun, whatever became of them."""
+
+    started: int = 0
 
 
 class Oracle:
@@ -31,14 +42,11 @@ class Oracle:
         F depends on a ξ.
     n : int or None
         Number of components, for a finite sum.
-    roundoff : float
-        Relative rounding error of the values, by the precision in which the function returned them.
     """
 
     replayable = True
     stochastic = True
     n: int | None = None
-    roundoff = 2.0**-53
 
     def __init__(
         self,
@@ -71,54 +79,55 @@ class Oracle:
         """Draw k samples: `sample(rng, k)`; None when there is no ξ to choose."""
         return None
 
-    def evaluate(self, query: Query, catch: tuple[type[BaseException], ...] = ()) -> Array:
+    def evaluate(self, query: Query, catch: tuple[type[BaseException], ...] = (), meter: Meter | None = None) -> Answer:
         """Answer a query; an exception listed in `catch` gives NaN in its rows.
 
-        Returns
-        -------
-        ndarray, shape (k,) for values or (k, d) for gradients
+        Any other exception propagates, with the point as `.point`; `meter` then tells how many rows were begun.
         """
         fun = self.fun if query.order == 0 else self.grad
         if fun is None:
             raise TypeError(f"This {type(self).__name__} has no grad=, but gradients were asked for.")
-        shape = (len(query),) if query.order == 0 else query.points.shape
-        if not query.points.flags.writeable:  # the function may work in place
-            query = replace(query, points=query.points.copy())
+        query = query.handed_out()
+        meter = Meter() if meter is None else meter
         if self.vectorized:
-            xi = () if query.samples is None else (query.samples,)
+            return self._evaluate_at_once(fun, query, catch, meter)
+        return self._evaluate_rows(fun, query, catch, meter)
+
+    def _evaluate_at_once(
+        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], meter: Meter
+    ) -> Answer:
+        samples = () if query.samples is None else (query.samples,)
+        first = query.points[0].copy()
+        meter.started += len(query)
+        try:
+            answer = fun(query.points, *samples, *self.args)
+            return Answer(_checked(answer, query.shape), _roundoff(answer))
+        except catch:
+            return Answer(np.full(query.shape, FAILED))
+        except BaseException as error:
+            _mark(error, first)
+            raise
+
+    def _evaluate_rows(
+        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], meter: Meter
+    ) -> Answer:
+        out = np.empty(query.shape)
+        roundoff = DOUBLE
+        for row, (x, *xi) in enumerate(_rows(query)):
+            meter.started += 1
             try:
-                answer = fun(query.points, *xi, *self.args)
-            except catch:
-                return np.full(shape, FAILED)
-            except BaseException as error:
-                _mark(error, len(query), query.points[0])
-                raise
-            self.roundoff = _roundoff(answer)
-            try:
-                return _checked(answer, shape)
-            except (TypeError, ValueError) as error:
-                _mark(error, len(query), query.points[0])
-                raise
-        out = np.empty(shape)
-        for row, (x, *xi_row) in enumerate(_rows(query)):
-            try:
-                value = fun(x, *xi_row, *self.args)
+                value = fun(x, *xi, *self.args)
+                if isinstance(value, float) and query.order == 0:
+                    out[row] = value
+                    continue
+                out[row] = _single(value, query.shape[1:])
+                roundoff = max(roundoff, _roundoff(value))
             except catch:
                 out[row] = FAILED
-                continue
             except BaseException as error:
-                _mark(error, row + 1, x)
+                _mark(error, x)
                 raise
-            if isinstance(value, float) and query.order == 0:
-                out[row] = value
-                continue
-            try:
-                out[row] = _single(value, shape[1:])
-            except (TypeError, ValueError) as error:
-                _mark(error, row + 1, x)
-                raise
-            self.roundoff = _roundoff(value)
-        return out
+        return Answer(out, roundoff)
 
 
 class Deterministic(Oracle):
@@ -296,13 +305,15 @@ class Unreplayable(Oracle):
 def _roundoff(answer: Any) -> float:
     """Return the unit rounding error of the type in which a function answered."""
     kind = getattr(answer, "dtype", None)
-    return float(np.finfo(kind).eps) / 2 if isinstance(kind, np.dtype) and kind.kind == "f" else 2.0**-53
+    if isinstance(kind, np.dtype) and kind.kind == "f":
+        return float(np.finfo(kind).eps) / 2
+    return DOUBLE
 
 
-def _mark(error: BaseException, evaluated: int, point: Array) -> None:
-    """Attach to an exception how many rows of its query were evaluated, and where it was raised."""
-    with suppress(AttributeError):  # some exceptions take no attributes
-        error.evaluated, error.point = evaluated, point  # type: ignore[attr-defined]
+def _mark(error: BaseException, point: Array) -> None:
+    """Attach to an exception where it was raised."""
+    with suppress(AttributeError, TypeError):  # some exceptions take no attributes
+        error.point = point  # type: ignore[attr-defined]
 
 
 def _rows(query: Query) -> Iterable[tuple[Any, ...]]:
@@ -314,8 +325,8 @@ def _rows(query: Query) -> Iterable[tuple[Any, ...]]:
 
 
 def _checked(values: Any, shape: tuple[int, ...]) -> Array:
-    """Return what a vectorised function returned, as float64, or say what was wrong."""
-    out = np.asarray(values)
+    """Return a copy of what a vectorised function returned, as float64, or say what was wrong."""
+    out = _unmasked(values)
     if out.shape != shape:
         raise ValueError(
             f"The vectorised function returned shape {out.shape} where {shape} was expected: "
@@ -323,12 +334,12 @@ def _checked(values: Any, shape: tuple[int, ...]) -> Array:
         )
     if not np.can_cast(out.dtype, np.float64, casting="same_kind"):
         raise TypeError(f"The function returned {out.dtype} values; real numbers are needed.")
-    return out.astype(np.float64, copy=False)
+    return np.array(out, dtype=np.float64)
 
 
 def _single(value: Any, shape: tuple[int, ...]) -> Any:
     """Return one answer of a function of one point; a one-element array counts as a number."""
-    out = np.asarray(value)
+    out = _unmasked(value)
     if np.can_cast(out.dtype, np.float64, casting="same_kind"):
         if out.shape == shape:
             return out
@@ -336,3 +347,10 @@ def _single(value: Any, shape: tuple[int, ...]) -> Any:
             return out.item()
     wanted = "one real number" if shape == () else f"a gradient of shape {shape}"
     raise ValueError(f"The function returned {value!r:.80} where {wanted} was expected.")
+
+
+def _unmasked(value: Any) -> Any:
+    """Return an answer as an array; what is masked in it is a failed value."""
+    if isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "iuf":
+        return np.ma.filled(value.astype(np.float64), FAILED)
+    return np.asarray(value)

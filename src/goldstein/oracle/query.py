@@ -1,15 +1,16 @@
-"""What flows between a method and whoever evaluates: points out, values back."""
+"""What flows between a method and whoever evaluates: points out, answers back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from goldstein.oracle.tally import DOUBLE, Array, Tally
+
 Samples = npt.NDArray[Any]
 Sampler = Callable[[np.random.Generator, int], Samples]
 
@@ -31,8 +32,8 @@ class Query:
         The batch is smaller than the method wanted, because the budget ends here.
     memory : object
         What the method needs to read the answer (its directions, say). Not for the evaluator.
-    outside : bool
-        Points and answer are in the user's coordinates, not in those of the run, which are x / x_scale.
+    fresh : bool
+        The arrays were made for this query and nobody will read them again, so a function may work in place on them.
     """
 
     points: Array
@@ -40,7 +41,59 @@ class Query:
     order: int = 0
     cut: bool = False
     memory: Any = None
-    outside: bool = False
+    fresh: bool = False
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the answer."""
+        if self.order == 0:
+            return (len(self.points),)
+        return self.points.shape
+
+    def rows(self, first: int, last: int) -> Query:
+        """Return the part from row `first` up to `last`, without the memory."""
+        samples = None if self.samples is None else self.samples[first:last]
+        return Query(self.points[first:last], samples, self.order, fresh=self.fresh)
+
+    def handed_out(self) -> Query:
+        """Return what a stranger may have: arrays of its own, and nothing of the method's."""
+        if self.fresh:
+            return Query(self.points, self.samples, self.order, self.cut, fresh=True)
+        samples = None if self.samples is None else self.samples.copy()
+        return Query(self.points.copy(), samples, self.order, self.cut, fresh=True)
+
+    def scaled(self, scale: Array) -> Query:
+        """Return the same query in the coordinates x · scale."""
+        return Query(self.points * scale, self.samples, self.order, self.cut)
+
+
+@dataclass(eq=False)
+class Answer:
+    """What came back for a query.
+
+    Attributes
+    ----------
+    values : ndarray, shape (k,) for values or (k, d) for gradients
+        Not finite: the evaluation failed.
+    roundoff : float
+        Relative rounding error of the type in which they came.
+    """
+
+    values: Array
+    roundoff: float = DOUBLE
+
+    def tally(self, *, precise: bool = False) -> Tally:
+        """Return what counting needs to know of the values; `precise`: their precision is known already."""
+        return Tally.of(self.values, self.roundoff, precise=precise)
+
+    def rescaled(self, scale: Array) -> Answer:
+        """Return gradients in the coordinates x / scale."""
+        return Answer(self.values * scale, self.roundoff)
+
+    def joined(self, others: Sequence[Answer]) -> Answer:
+        """Return this answer and those to the rows that follow as one."""
+        every = [self, *others]
+        return Answer(np.concatenate([answer.values for answer in every]), max(answer.roundoff for answer in every))

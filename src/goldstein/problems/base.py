@@ -108,12 +108,12 @@ class Problem:
         """Answer for the rows of X, averaged over all components of a finite sum."""
         n = self.oracle.n
         if n is None:
-            return self.oracle.evaluate(Query(X, order=order))
+            return self.oracle.evaluate(Query(X, order=order)).values
         out = np.empty(X.shape if order else len(X))
         every = np.arange(n)
         for row, x in enumerate(X):
             query = Query(np.broadcast_to(x, (n, x.size)), every, order)
-            out[row] = self.oracle.evaluate(query).mean(axis=0)
+            out[row] = self.oracle.evaluate(query).values.mean(axis=0)
         return out
 
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from goldstein import arguments
+from goldstein.run.snapshot import Snapshot
 from goldstein.state import pack, unpack
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Checkpoint:
@@ -57,8 +58,8 @@ class Checkpoint:
         """Whether it is time to save."""
         return time.monotonic() - self._saved >= self.every
 
-    def save(self, content: dict[str, Any]) -> None:
-        """Write `content` (plain data and states) in one step."""
+    def save(self, content: Snapshot) -> None:
+        """Write a snapshot in one step."""
         arrays: dict[str, Any] = {}
         text = json.dumps({"format": FORMAT, "content": pack(content, arrays)})
         handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
@@ -73,7 +74,7 @@ class Checkpoint:
             raise
         self._saved = time.monotonic()
 
-    def load(self) -> dict[str, Any] | None:
+    def load(self) -> Snapshot | None:
         """Return what was saved last; None when there is no file."""
         if not self.path.exists():
             return None
@@ -85,5 +86,19 @@ class Checkpoint:
             raise ValueError(f"{self.path} is not a goldstein checkpoint, or it is damaged: {error}") from error
         if head.get("format") != FORMAT:
             raise ValueError(f"{self.path} has checkpoint format {head.get('format')}, this version reads {FORMAT}.")
-        content: dict[str, Any] = unpack(head["content"], arrays)
+        try:
+            content = unpack(head["content"], arrays)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{self.path} is not a goldstein checkpoint, or it is damaged: {error!r}") from error
+        if not isinstance(content, Snapshot):
+            raise ValueError(f"{self.path} holds no run.")
         return content
+
+    def compare(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Refuse to go on with another run than the one that was saved."""
+        for key, value in now.items():
+            if before.get(key) != value:
+                raise ValueError(
+                    f"The checkpoint {self.path} belongs to another run: its {key} was {before.get(key)!r:.200}, now "
+                    f"it is {value!r:.200}."
+                )

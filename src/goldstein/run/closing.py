@@ -5,12 +5,13 @@ All of it is asked on fresh ξ, from evaluations that were set aside when the ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from goldstein.criterion import Check
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.run.result import mean_and_error
 from goldstein.stationarity.certificate import Certificate, Search
@@ -21,11 +22,9 @@ SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, s
 CERTIFYING_SHARE = 5  # one part in so many of the budget tells how stationary the answer is, if that is asked for
 ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does not fill the memory
 
-Asking = Generator[Query, Array, Any]
-
 
 @dataclass
-class Answer:
+class Closed:
     """What closing has found."""
 
     name: str
@@ -46,12 +45,15 @@ class Closing:
         Points that may be the answer, at most.
     stationarity : (delta, epsilon) or None
         Whether to say how stationary the answer is.
+    estimating : bool
+        Whether anything is asked at all.
     """
 
     oracle: Oracle
     max_evals: int | None
     candidates: int = 1
     stationarity: tuple[float, float] | None = None
+    estimating: bool = True
 
     @property
     def certifying(self) -> int:
@@ -63,7 +65,7 @@ class Closing:
     @property
     def reserve(self) -> int:
         """Evaluations that a run must leave; without a budget there is nothing to leave."""
-        if self.max_evals is None:
+        if self.max_evals is None or not self.estimating:
             return 0
         tries = 0 if self.oracle.noisy or self.max_evals < 100 else SECOND_TRIES
         return self.size(self.max_evals) * self.candidates + tries + self.certifying
@@ -77,15 +79,16 @@ class Closing:
 
     def run(
         self, points: dict[str, Array], nfev: int, left: Callable[[], int | None], rng: np.random.Generator
-    ) -> Generator[Query, Array, Answer]:
+    ) -> Check[Closed]:
         """Yield queries and return the answer among `points`: name -> point, the start last if there are several.
 
         `nfev` evaluations were made, and `left()` is what may still be asked for, or None. All of it is in the user's
         coordinates.
         """
-        size, room = self.size(nfev if self.max_evals is None else self.max_evals), left()
-        if room is not None:
-            size = max(0, min(size, (room - self.certifying) // len(points)))
+        size = self.size(nfev if self.max_evals is None else self.max_evals)
+        most = left()
+        if most is not None:
+            size = max(0, min(size, (most - self.certifying) // len(points)))
         xi: Any = None
         if size and self.oracle.sample is not None:
             xi = np.arange(size) if size == self.oracle.n else self.oracle.sample(rng, size)
@@ -96,26 +99,28 @@ class Closing:
         chosen = choose(judged, exact=exact)
         fun, stderr = mean_and_error(judged[chosen], exact=exact)
         certificate = yield from self._certify(points[chosen], left, rng)
-        return Answer(chosen, points[chosen], fun, stderr, size, certificate)
+        return Closed(chosen, points[chosen], fun, stderr, size, certificate)
 
-    def _values(self, x: Array, xi: Any, size: int, left: Callable[[], int | None]) -> Generator[Query, Array, Array]:
+    def _values(self, x: Array, xi: Any, size: int, left: Callable[[], int | None]) -> Check[Array]:
         """Evaluate a candidate; a deterministic f that fails is asked again a few times, as far as the budget goes."""
-        parts, rows = [np.empty(0)], max(1, ROWS_AT_ONCE // x.size)
-        for start in [*range(0, size, rows)] * (1 if self.oracle.noisy else 1 + SECOND_TRIES):
-            k, room = min(rows, size - start), left()
-            if room is not None and room < k:
+        parts = [np.empty(0)]
+        rows = max(1, ROWS_AT_ONCE // x.size)
+        rounds = 1 if self.oracle.noisy else 1 + SECOND_TRIES
+        for start in [*range(0, size, rows)] * rounds:
+            k = min(rows, size - start)
+            most = left()
+            if most is not None and most < k:
                 break
-            values = yield Query(np.broadcast_to(x, (k, x.size)), None if xi is None else xi[start : start + k])
-            parts.append(values)
-            if not self.oracle.noisy and np.isfinite(values).all():
-                return values
+            samples = None if xi is None else xi[start : start + k]
+            answer = yield Query(np.broadcast_to(x, (k, x.size)), samples)
+            parts.append(answer.values)
+            if not self.oracle.noisy and np.isfinite(answer.values).all():
+                return answer.values
         return np.concatenate(parts)
 
-    def _certify(
-        self, x: Array, left: Callable[[], int | None], rng: np.random.Generator
-    ) -> Generator[Query, Array, Certificate | None]:
-        room = left()
-        most = self.certifying if room is None else min(self.certifying, room)
+    def _certify(self, x: Array, left: Callable[[], int | None], rng: np.random.Generator) -> Check[Certificate | None]:
+        rest = left()
+        most = self.certifying if rest is None else min(self.certifying, rest)
         if self.stationarity is None or most < 1:
             return None
         delta, epsilon = self.stationarity

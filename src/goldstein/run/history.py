@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from goldstein.oracle import Array
+from goldstein.oracle import Array, Tally
 from goldstein.state import State
 
 RECORDS = 100
-COLUMNS = ("nfev", "ngev", "nit", "fun", "gradient_norm", "step", "nfail", "monitor")
+LOOKS = 16  # a run is looked at after each sixteenth more of it, whatever its budget
 COUNTS = ("nfev", "ngev", "nit", "nfail")
+
+
+class Row(NamedTuple):
+    """One record."""
+
+    nfev: float
+    ngev: float
+    nit: float
+    fun: float
+    gradient_norm: float
+    step: float
+    nfail: float
+    monitor: float
+
+    @property
+    def made(self) -> float:
+        """The evaluations made up to here."""
+        return self.nfev + self.ngev
+
+
+COLUMNS = Row._fields
 
 
 class History(Mapping[str, Array]):
@@ -57,41 +79,108 @@ class History(Mapping[str, Array]):
 
 
 @dataclass
-class Recorder(State):
+class Window(State):
+    """The values since some moment: their sum, number and minimum."""
+
+    total: float = 0.0
+    count: int = 0
+    lowest: float = np.inf
+
+    def see(self, tally: Tally) -> None:
+        """Take note of the values that came in."""
+        self.total += tally.total
+        self.count += tally.fine
+        self.lowest = min(self.lowest, tally.lowest)
+
+    def read(self) -> tuple[float, float]:
+        """Return the mean and the lowest of the values, and forget them."""
+        mean = self.total / self.count if self.count else np.nan
+        lowest = self.lowest
+        self.total = 0.0
+        self.count = 0
+        self.lowest = np.inf
+        return mean, lowest
+
+
+@dataclass
+class Lookout(Window):
+    """When the stopping criteria look at the run, and the values since they last did.
+
+    The times do not depend on the budget, so that a run that goes on with a larger one is the run with that budget.
+    """
+
+    due: float = 0.0
+
+    def look_again(self, counted: int) -> None:
+        """Set when the next look is due."""
+        self.due = counted + max(1, counted // LOOKS)
+
+
+@dataclass
+class Recorder(Window):
     """Keeps the records of a run at even spacing in evaluations.
 
     With a budget known the spacing is a fixed part of it; otherwise every iteration is kept until there are too
     many, then every second is dropped and the spacing doubled, as often as needed.
     """
 
-    spacing: float
-    bounded: bool
+    spacing: float = 1.0
+    bounded: bool = False
     due: float = 0.0
-    total: float = 0.0
-    count: int = 0
-    lowest: float = np.inf
     columns: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
 
     @classmethod
     def over(cls, max_evals: int | None) -> Recorder:
         """Return a recorder for a run of `max_evals` evaluations; None: of unknown length."""
-        return cls(1.0 if max_evals is None else max(1.0, max_evals / RECORDS), max_evals is not None)
+        if max_evals is None:
+            return cls()
+        return cls(spacing=max(1.0, max_evals / RECORDS), bounded=True)
 
-    def see(self, total: float, count: int, lowest: float) -> None:
-        """Take note of the values that came in: their sum, number and minimum."""
-        self.total += total
-        self.count += count
-        self.lowest = min(self.lowest, lowest)
+    def over_again(self, max_evals: int | None) -> Recorder:
+        """Return the same records for a run that goes on with another budget, thinned out to its spacing."""
+        fresh = Recorder.over(max_evals)
+        if not fresh.bounded or fresh.spacing <= self.spacing or not self.columns["nfev"]:
+            return self
+        kept = self.copy()
+        kept.spacing = fresh.spacing
+        kept.bounded = True
+        rows = [Row(*row) for row in zip(*(self.columns[name] for name in COLUMNS), strict=True)]
+        chosen = [rows[0]]
+        dropped = []
+        for row in rows[1:]:
+            dropped.append(row)
+            if row.made >= chosen[-1].made + fresh.spacing:
+                chosen.append(row._replace(fun=_mean_since(chosen[-1], dropped)))
+                dropped = []
+        kept.columns = {name: [getattr(row, name) for row in chosen] for name in COLUMNS}
+        kept.due = chosen[-1].made + fresh.spacing
+        return kept
 
-    def record(self, **row: float) -> tuple[float, float]:
-        """Keep a record and set when the next is due; return the mean and the lowest value since the one before."""
-        row["fun"], lowest = self.total / self.count if self.count else np.nan, self.lowest
-        self.total, self.count, self.lowest = 0.0, 0, np.inf
+    def copy(self) -> Recorder:
+        """Return a recorder that does not change with this one."""
+        return replace(self, columns={name: list(column) for name, column in self.columns.items()})
+
+    def record(self, **row: float) -> None:
+        """Keep a record and set when the next is due."""
+        row["fun"], _ = self.read()
         for name in COLUMNS:
             self.columns[name].append(row[name])
+        made = row["nfev"] + row["ngev"]
         if not self.bounded and len(self.columns["nfev"]) > 2 * RECORDS:
             for name in COLUMNS:
                 del self.columns[name][1::2]
-            self.spacing = (row["nfev"] + row["ngev"]) / RECORDS
-        self.due = row["nfev"] + row["ngev"] + self.spacing
-        return row["fun"], lowest
+            self.spacing = made / RECORDS
+        self.due = made + self.spacing
+
+
+def _mean_since(before: Row, rows: list[Row]) -> float:
+    """Return the mean of the values behind several records."""
+    total = 0.0
+    count = 0.0
+    for row in rows:
+        fine = (row.nfev - row.nfail) - (before.nfev - before.nfail)
+        if fine > 0 and not np.isnan(row.fun):
+            total += fine * row.fun
+            count += fine
+        before = row
+    return total / count if count else np.nan

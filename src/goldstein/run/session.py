@@ -1,8 +1,8 @@
-"""The one loop: ask → evaluate → tell → record → stop, for any method and any evaluator.
+"""One run: its budget, counters, history, criteria, output and durability, whoever evaluates.
 
-A `Session` owns one run: its budget, its counters, its history, its checkpoint. `Session.play` is a generator that
-yields queries and receives their values, and it is the only place where evaluations are counted. `drive` plays one
-session to its end; many sessions can be played side by side and their queries merged.
+`Session.play` is a generator that yields queries and receives their answers, and it is the only place where
+evaluations are counted. `drive` plays one session to its end, `lockstep` many of them side by side; a method's kernel
+does whole iterations inside, and hands over the same steps in bulk.
 """
 
 from __future__ import annotations
@@ -10,46 +10,46 @@ from __future__ import annotations
 import copy
 import hashlib
 import warnings
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from goldstein.counting import Counters, Tally
-from goldstein.methods.method import Context, Method, Run
-from goldstein.oracle import Array, Oracle, Query
-from goldstein.output import TRACKERS, Tracker
+from goldstein.counting import Counters
+from goldstein.criterion import Check, Criterion
+from goldstein.methods.method import Context, Kernel, Method, MethodState, Refusal, Step
+from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
+from goldstein.output import TRACKERS, Average, Random
 from goldstein.projection import Projection, described
 from goldstein.run.checkpoint import Checkpoint
 from goldstein.run.closing import Closing
-from goldstein.run.history import History, Recorder
+from goldstein.run.history import History, Lookout, Recorder
 from goldstein.run.result import REASONS, Result, Status
+from goldstein.run.snapshot import Snapshot
 from goldstein.state import apart, generator
-from goldstein.stationarity.rounding import lost, room
-from goldstein.stop import Criterion
+from goldstein.stationarity.certificate import Certificate
+from goldstein.stationarity.rounding import points_that_fit, too_small
 
 T = TypeVar("T")
+Play = Generator[Query, Answer, T]
 
-
-class Kernel(Protocol):
-    """A method's loop in machine code; see `goldstein.compiled`."""
-
-    def advance(
-        self,
-        state: Any,
-        context: Context,
-        tracker: Tracker,
-        aux: np.random.Generator,
-        limit: int | None,
-        until: float,
-        most: int | None,
-    ) -> Tally:
-        """Do whole iterations until `until` evaluations are made, within `limit` evaluations and `most` iterations."""
+FLAT = 50  # so many differences that are all exactly 0 are worth a warning
 
 
 class Session:
-    """One run with its budget, counters, history and checkpoint; see `minimize` for the arguments."""
+    """One run; see `minimize` for the arguments.
+
+    Parameters
+    ----------
+    bare : bool
+        The oracle is a function of which nothing is known: it is asked twice at x0 to see whether it is noisy.
+    aux : Generator, optional
+        Random numbers for what does not move x; None: fixed by the state of `rng`, but not drawn from it.
+    estimating : bool
+        Whether f is estimated at the answer on fresh ξ in the end.
+    warn : callable
+        `warn(key, sentence)` for what the run has shown to be wrong.
+    """
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Session:
         oracle: Oracle,
         *,
         rng: np.random.Generator,
+        bare: bool = False,
         max_evals: int | None = None,
         max_iter: int | None = None,
         stop: Sequence[Criterion] = (),
@@ -67,186 +68,402 @@ class Session:
         callback: Callable[[Result], Any] | None = None,
         monitor: Callable[[Array], float] | None = None,
         checkpoint: Checkpoint | None = None,
-        spent: tuple[int, int] = (0, 0),
+        compiled: bool | None = False,
         notes: Sequence[str] = (),
         stationarity: tuple[float, float] | None = None,
+        aux: np.random.Generator | None = None,
+        estimating: bool = True,
+        warn: Callable[[str, str], None] | None = None,
     ) -> None:
-        self.method, self.oracle = method, oracle
-        self.max_evals, self.max_iter = max_evals, max_iter
-        self.stop, self.callback, self.monitor, self.checkpoint = tuple(stop), callback, monitor, checkpoint
-        self.x_scale, self.notes = x_scale, list(notes)
-        self.kernel: Kernel | None = None  # the loop in machine code, if there is one
-        self.noisy = oracle.noisy
-        self.counters = Counters(nfev=spent[0], nfev_diagnostic=spent[0], nfail=spent[1])  # before the run began
-        saved = None if checkpoint is None else checkpoint.load()
-        self.aux = apart(rng) if saved is None else generator(saved["aux at the start"])
-        self._aux_at_start = self.aux.bit_generator.state
-        self.choose = output is None and method.output == "choice"
-        rule = "last" if self.choose else output or method.output
-        self.stop_at = max_iter
-        sure = rule == "random" and max_iter is not None and max_evals is None  # no budget can end the run before
-        drawn = method.random_stop(self.aux, max_iter) if sure and max_iter is not None else None
-        if drawn is not None:  # draw the index first and stop there: same law, half the cost
-            rule, self.stop_at = "last", drawn
-            self.notes.append(f"The answer is the one after {drawn} of {max_iter} iterations, drawn beforehand.")
-        self.rule, self.tracker = rule, TRACKERS[rule]()
-        self.closing = Closing(oracle, max_evals, method.choices if self.choose else 1, stationarity)
-        self.reserve = self.closing.reserve
+        self.method = method
+        self.needs = method.needs
+        self.oracle = oracle
+        self.bare = bare
+        self.max_evals = max_evals
+        self.max_iter = max_iter
+        self.output = output
+        self.projection = projection
+        self.x_scale = x_scale
+        self.callback = callback
+        self.monitor = monitor
+        self.checkpoint = checkpoint
+        self.compiled = compiled
+        self.stationarity = stationarity
+        self.estimating = estimating
+        self.warn = warn or _warn
+        self.notes = list(notes)
+        self.remarks: dict[str, str] = {}
+        self.periodic = [criterion for criterion in stop if not criterion.each_step]
+        self.watching = [criterion for criterion in stop if criterion.each_step]
+        self.context = Context(rng, max_iter=max_iter, project=projection)
+        self.counters = Counters()
         self.recorder = Recorder.over(max_evals)
-        left = None if max_evals is None else max(max_evals - spent[0] - self.reserve, 0)
-        context = Context(rng, oracle.sample, projection, left, max_iter, self.noisy)
-        self.fingerprint = self._fingerprint(x0, output, projection)
+        self.lookout = Lookout()
+        self.step = Step(x0)
+        self.nit = 0
+        self._x0 = x0
+        self._aux = aux
         self._said: set[str] = set()
-        self._before_ask: Any = None
-        self._before_check: Any = None
-        self._owes_record = False if saved is None else saved["owes a record"]
-        self._consistent = True
-        self._saved_for_good = False
-        self.run = Run(method, x0, context, None if saved is None else saved["state"])
-        if saved is not None:
-            self._restore(saved)
+        self._resting: Snapshot | None = None
+        self._final = False
+        self._found: Array | None = None
 
-    def play(self) -> Generator[Query, Array, Result]:
-        """Yield queries and receive their values until the run is over; return its result."""
-        status = None
-        if not self.recorder.columns["nfev"] or self._owes_record:
-            status = yield from self._record()
+    def play(self) -> Play[Result]:
+        """Yield queries and receive their answers until the run is over; return its result."""
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        if self.bare:
+            yield from self._recognise(saved)
+        self._begin(saved)
+        status = yield from self._look_at_start()
         while status is None:
-            status = yield from self._iterate()
-            if status is None and self.counters.nfev + self.counters.ngev >= self.recorder.due:
-                status = yield from self._record()
-        if self.checkpoint is not None and not self._saved_for_good:
-            self.checkpoint.save(self._content())
-        self._saved_for_good = True
+            status = self._record() if self.counted >= self.recorder.due else None
+            if status is None:
+                self._rest()
+                status = yield from self._look()
+            if status is None:
+                status = yield from self._iterate()
+        if self._resting is None:
+            self._rest()
+        self.save()
         return (yield from self._close(status))
 
-    def _iterate(self) -> Generator[Query, Array, Status | None]:
-        run = self.run
-        reached = self.method.finished(run.state)
-        if reached is not None:
-            return self._finish(reached)
-        if self.stop_at is not None and run.nit >= self.stop_at:
+    @property
+    def counted(self) -> int:
+        """Values and gradients asked for so far."""
+        return self.counters.nfev + self.counters.ngev
+
+    def _recognise(self, saved: Snapshot | None) -> Play[None]:
+        """Ask a bare callable twice at x0: different values make it `Unreplayable`."""
+        if self.max_evals is not None and self.max_evals < 2:
+            return
+        if saved is not None:  # asked before the checkpoint was written, and counted there
+            if saved.fingerprint["oracle"].startswith(Unreplayable.__name__):
+                self.oracle = Unreplayable(self.oracle.fun)
+            return
+        start = self._x0 if self.projection is None else self.projection(self._x0)
+        query = Query(np.stack([start, start]))
+        answer = yield query if self.x_scale is None else query.scaled(self.x_scale)
+        self.counters.see(query, answer, diagnostic=True)
+        first, second = answer.values
+        if first == second or not np.isfinite(answer.values).all():
+            return
+        self.oracle = Unreplayable(self.oracle.fun)
+        self.notes.append(
+            f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that cannot be "
+            "replayed (Unreplayable); if it takes a seed, use Seeded."
+        )
+
+    def _begin(self, saved: Snapshot | None) -> None:
+        """Settle everything that had to wait until the oracle was known; go on from what was saved, if anything."""
+        refusal = self.needs.refusal(self.method.name, self.oracle)
+        if refusal is not None:
+            raise ValueError(refusal)
+        caution = self.needs.caution(self.oracle)
+        if caution is not None:
+            self.warn("caution", caution)
+        self._check_reach()
+        context = self.context
+        if saved is not None:
+            self.aux = generator(saved.aux_at_start)
+        else:
+            self.aux = apart(context.rng) if self._aux is None else self._aux
+        aux_at_start = self.aux.bit_generator.state
+        self.choosing = self.output is None and self.needs.output == "choice"
+        self._choose_rule()
+        self.tracker = TRACKERS[self.rule]()
+        candidates = self.needs.candidates if self.choosing else 1
+        self.closing = Closing(self.oracle, self.max_evals, candidates, self.stationarity, self.estimating)
+        self.reserve = self.closing.reserve
+        self.kept = self.reserve + sum(criterion.reserve for criterion in self.watching)
+        context.sample = self.oracle.sample
+        context.noisy = self.oracle.noisy
+        if self.max_evals is not None:
+            context.max_evals = max(self.max_evals - self.counters.nfev - self.reserve, 0)
+        self.kernel = self._kernel()
+        if self.checkpoint is not None:
+            self._aux_at_start = aux_at_start
+            self._fingerprint = self._identity()
+        if saved is None:
+            self.state: MethodState = self.method.init(context.projected(self._x0, self.needs.reach), context)
+            self.step = Step(self.state.x)
+        else:
+            self._restore(saved)
+
+    def _check_reach(self) -> None:
+        """Say so beforehand if queries may leave the allowed set."""
+        if self.projection is None:
+            return
+        reach = self.needs.reach
+        held = self.projection.holds(reach)
+        inside = reach if self.x_scale is None else reach * float(self.x_scale.min())
+        diagnostic = [criterion.reach for criterion in (*self.periodic, *self.watching)]  # of queries, not scaled
+        if self.stationarity is not None:
+            diagnostic.append(self.stationarity[0])
+        farthest = max(diagnostic, default=0.0)
+        if not held or farthest > inside:
+            leaving = max(farthest, 0.0 if held else reach)
+            self.notes.append(f"Queries may leave the allowed set by delta = {leaving:.3g}.")
+
+    def _choose_rule(self) -> None:
+        """Settle by which rule the answer is chosen, and after how many iterations the run ends."""
+        self.rule = "last" if self.choosing else self.output or self.needs.output
+        self.stop_at = self.max_iter
+        draw = self.needs.random_stop
+        if self.rule == "random" and draw is not None and self.max_iter is not None and self.max_evals is None:
+            # No budget can end the run before, so draw the index first and stop there: same law, half the cost.
+            self.rule = "last"
+            self.stop_at = draw(self.aux, self.max_iter)
+            self.notes.append(
+                f"The answer is the one after {self.stop_at} of {self.max_iter} iterations, drawn beforehand."
+            )
+
+    def _kernel(self) -> Kernel | None:
+        """Return the method's whole iterations in machine code, if that is wanted and possible."""
+        if self.compiled is False:
+            return None
+        found = self._find_kernel()
+        if not isinstance(found, Refusal):
+            return found
+        if self.compiled:
+            raise ValueError(found)
+        return None
+
+    def _find_kernel(self) -> Kernel | Refusal:
+        if self.projection is not None or self.x_scale is not None:
+            return Refusal("The compiled loops take neither bounds, projection nor x_scale.")
+        found = self.method.kernel(self.oracle)
+        if isinstance(found, Refusal) or self.rule in found.outputs:
+            return found
+        if self.rule == "best":
+            return Refusal("The compiled loops do not keep the best iterate; choose another output.")
+        return Refusal(f"The compiled loop of {self.method.name} does not answer by the rule {self.rule!r}.")
+
+    def _look_at_start(self) -> Play[Status | None]:
+        """Let the criteria that look at every step see the start."""
+        for criterion in self.watching:
+            check = criterion.met_at_start(self._outside(self.step.x), self.oracle, self.aux)
+            if (yield from self._counted(check)):
+                return Status.CRITERION
+        return None
+
+    def _iterate(self) -> Play[Status | None]:
+        """Ask, tell and judge once; or many times in machine code."""
+        if self.step.done is not None:
+            return self._finish(self.step.done)
+        if self.stop_at is not None and self.nit >= self.stop_at:
             return Status.MAX_ITER
-        limit = self._left(self.reserve)
+        limit = self._left(self.kept)
         if limit is not None and limit <= 0:
             return Status.MAX_EVALS
         if self.kernel is not None and self._advance(self.kernel, limit):
             return Status.FAILING if self.counters.failing else None
-        if self.checkpoint is not None:
-            self._before_ask = run.context.rng.bit_generator.state
-        query = run.ask(limit)
+        query = self.method.ask(self.state, self.context, limit)
         if query is None:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
-        if query.cut and self.checkpoint is not None:  # a longer run would not cut: it must find the state before
-            self.interrupt()
-            query = run.ask(limit)
-            assert query is not None
-        values = yield query
-        self._before_ask, self._consistent = None, False
-        finite = self.counters.see(values, query, diagnostic=False)
-        if finite.size:
-            self.recorder.see(float(finite.sum()), finite.size, float(finite.min()))
-        left, nit = run.x, run.nit
-        run.tell(query, values)
-        offer = self.method.offer(run.state, left) if run.nit > nit else None
-        if offer is not None:
-            self.tracker.leave(offer, run.state.value, self.aux)
-        self._consistent = True
-        return Status.FAILING if self.counters.failing else None
-
-    def _finish(self, reached: str) -> Status:
-        """Believe a method that has reached what it aims at, unless its points may have met kinks by rounding."""
-        proof, x, nit = self.method.certificate(self.run.state), self.run.x, self.run.nit
-        delta = self.method.margin() if proof is None else proof.delta
-        if self.x_scale is not None:
-            reached += " That is in the coordinates x / x_scale."
-        shown = not delta or room(x, delta, self.oracle.roundoff) >= nit
-        self.notes.insert(0, reached if shown else f"Nothing is shown, though the method is done: {lost(x, delta)}")
-        return Status.CRITERION if shown else Status.FINISHED
+        if query.cut:  # a longer run would not cut: it must find the state before
+            self.save()
+            self._final = True
+        if self.x_scale is None:
+            answer = yield query
+        else:
+            answer = yield query.scaled(self.x_scale)
+            if query.order == 1:
+                answer = answer.rescaled(self.x_scale)
+        self._resting = None
+        tally = self.counters.see(query, answer)
+        if self.watching and self._finds(query, answer):
+            return Status.CRITERION
+        before = self.step.x
+        step = self.method.tell(self.state, self.context, query, answer.values)
+        self.context.nfev += len(query)
+        self._take(step, tally)
+        if step.offer is not None and step.completed:
+            self.tracker.leave(step.offer, step.value, self.aux)
+        if self.counters.failing:
+            return Status.FAILING
+        if self.watching and step.x is not before:
+            return (yield from self._confirm())
+        return None
 
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:
-        """Do a chunk of iterations in machine code, up to the next record at most; False when not even one fits."""
-        run, until = self.run, self.recorder.due - self.counters.nfev
-        most = None if self.stop_at is None else self.stop_at - run.nit
-        tally = kernel.advance(run.state, run.context, self.tracker, self.aux, limit, until, most)
-        self.counters.add(tally.asked, tally.fine, tally.magnitude, diagnostic=False)
-        self.recorder.see(tally.total, tally.fine, tally.lowest)
-        return tally.asked > 0
+        """Do a chunk of iterations in machine code, up to the next record or look; False when not even one fits."""
+        until = self.recorder.due
+        if self.periodic:
+            until = min(until, self.lookout.due)
+        most = None if self.stop_at is None else self.stop_at - self.nit
+        iterations = kernel.plan(self.state, self.context, limit, until - self.counted, most)
+        if not iterations:
+            return False
+        self._resting = None
+        if not kernel.offers(self.state):
+            self._bulk(kernel, iterations, None)
+        elif isinstance(self.tracker, Random):
+            self._bulk_with_picks(kernel, iterations, self.tracker)
+        else:
+            self._bulk(kernel, iterations, self.tracker if isinstance(self.tracker, Average) else None)
+        return True
 
-    def _record(self) -> Generator[Query, Array, Status | None]:
-        """Keep a record; then complain, check the criteria, call back and save."""
-        if self.checkpoint is not None and self.stop:
-            self._before_check = copy.deepcopy((self.recorder, self.counters, self.aux.bit_generator.state))
-        fun, lowest = self._note()
-        self._complain()
-        for criterion in self.stop:
-            if criterion.screen(fun, lowest, self.noisy):
+    def _bulk(self, kernel: Kernel, iterations: int, mean: Average | None) -> int:
+        """Do so many iterations; return how many were done, fewer only if failures have used up the budget."""
+        done = 0
+        while done < iterations:
+            bulk = kernel.run(self.state, self.context, iterations - done, self._left(self.kept), mean)
+            if not bulk.step.completed:
+                break
+            self.counters.add(bulk.tally)
+            self._take(bulk.step, bulk.tally)
+            done += bulk.step.completed
+        return done
+
+    def _bulk_with_picks(self, kernel: Kernel, iterations: int, tracker: Random) -> None:
+        """Do so many iterations, stopping wherever the random output picks the iterate that is about to be left."""
+        before = self.aux.bit_generator.state
+        done = 0
+        for edge in tracker.picks(iterations, self.aux):
+            done += self._bulk(kernel, edge - done, None)
+            if done < edge:
+                break
+            tracker.pick = self.step.x.copy()
+        else:
+            done += self._bulk(kernel, iterations - done, None)
+        tracker.count += done
+        if done < iterations:  # as if each iteration had drawn its own number
+            self.aux.bit_generator.state = before
+            self.aux.random(done)
+
+    def _take(self, step: Step, tally: Tally) -> None:
+        """Take a step, or many of them at once: what it says, and the values that it saw."""
+        self.step = step
+        self.nit += step.completed
+        if tally.fine:
+            self.recorder.see(tally)
+            self.lookout.see(tally)
+            if step.noise[0]:
+                self.counters.measure(tally)
+        if step.remarks:
+            self.remarks.update(step.remarks)
+        if step.notices:
+            self._complain(step.notices)
+
+    def _finds(self, query: Query, answer: Answer) -> bool:
+        """Let the criteria that look at every step see what was asked for; keep the point that meets one."""
+        for criterion in self.watching:
+            self._found = criterion.found(query, answer)
+            if self._found is not None:
+                return True
+        return False
+
+    def _confirm(self) -> Play[Status | None]:
+        """Let the criteria that look at every step judge a new iterate."""
+        for criterion in self.watching:
+            check = criterion.confirm(self._outside(self.step.x), self.oracle, self.aux)
+            if (yield from self._counted(check, self.reserve)):
+                return Status.CRITERION
+        return None
+
+    def _look(self) -> Play[Status | None]:
+        """Let the other criteria look at the run every now and then."""
+        if not self.periodic or self.counted < self.lookout.due:
+            return None
+        fun, lowest = self.lookout.read()
+        for criterion in self.periodic:
+            if criterion.screen(fun, lowest, self.oracle.noisy):
                 check = criterion.confirm(self._outside(self._answer()), self.oracle, self.aux)
                 if (yield from self._counted(check, self.reserve)):
                     self.notes.insert(0, criterion.message)
-                    return Status.CRITERION  # saved as before the check, so that a second start finds it met again
-        self._before_check = None
+                    return Status.CRITERION
+        self.lookout.look_again(self.counted)
+        return None
+
+    def _finish(self, reached: Certificate | str) -> Status:
+        """Believe a method that has reached what it aims at, unless its points may have met kinks by rounding."""
+        if isinstance(reached, Certificate):
+            sentence = reached.message
+            delta = reached.delta
+        else:
+            sentence = reached
+            delta = self.needs.reach
+        if self.x_scale is not None:
+            sentence += " That is in the coordinates x / x_scale."
+        x = self.step.x
+        shown = not delta or points_that_fit(x, delta, self.counters.proven) >= self.nit
+        if not shown:
+            sentence = f"Nothing is shown, though the method is done: {too_small(x, delta)}"
+        self.notes.insert(0, sentence)
+        return Status.CRITERION if shown else Status.FINISHED
+
+    def _record(self) -> Status | None:
+        """Keep a record; then look for rounding errors and call back."""
+        self._note()
+        if self.step.noise[0]:
+            self._complain(self._precision())
         if self.callback is not None:
             try:
                 self.callback(self.result(Status.RUNNING))
             except StopIteration:
                 return Status.CALLBACK
-        if self.checkpoint is not None and self.checkpoint.due:
-            self.checkpoint.save(self._content())
         return None
 
-    def _note(self) -> tuple[float, float]:
-        state, count = self.run.state, self.counters
-        return self.recorder.record(
+    def _note(self) -> None:
+        count = self.counters
+        monitor = np.nan
+        if self.monitor is not None:
+            monitor = float(self.monitor(self._outside(self._answer())))
+        self.recorder.record(
             nfev=count.nfev,
             ngev=count.ngev,
-            nit=state.nit,
-            gradient_norm=state.gradient_norm,
-            step=state.step,
+            nit=self.nit,
+            gradient_norm=self.step.norm,
+            step=self.step.size,
             nfail=count.nfail,
-            monitor=np.nan if self.monitor is None else float(self.monitor(self._outside(self._answer()))),
+            monitor=monitor,
         )
 
-    def _counted(self, asking: Generator[Query, Array, T], reserve: int | None = None) -> Generator[Query, Array, T]:
-        """Pass on queries that do not move x, all of them in the user's coordinates, and count them.
-
-        With a `reserve`, end (in None) rather than touch it.
-        """
+    def _counted(self, check: Check[T], reserve: int | None = None) -> Play[T]:
+        """Pass on queries that do not move x and count them; with a `reserve`, end (in None) rather than touch it."""
         try:
-            query = next(asking)
+            query = next(check)
             while True:
                 left = None if reserve is None else self._left(reserve)
                 if left is not None and len(query) > left:
-                    asking.close()
+                    check.close()
                     return None  # type: ignore[return-value]
-                values = yield replace(query, outside=True)
-                self.counters.see(values, query, diagnostic=True)
-                query = asking.send(values)
+                answer = yield query
+                self.counters.see(query, answer, diagnostic=True)
+                query = check.send(answer)
         except StopIteration as done:
-            answer: T = done.value
-            return answer
+            result: T = done.value
+            return result
 
-    def _close(self, status: Status) -> Generator[Query, Array, Result]:
+    def _close(self, status: Status) -> Play[Result]:
         """Let the closing find the answer, and make the result."""
-        if self.recorder.columns["nit"][-1] < self.run.nit or self.recorder.columns["nfev"][-1] < self.counters.nfev:
+        if self.recorder.columns["nit"][-1:] != [self.nit] or self.recorder.columns["nfev"][-1] < self.counters.nfev:
             self._note()
-        points = {"": self._answer()} if status is Status.CRITERION or not self.choose else self._candidates()
+        if not self.estimating:
+            return self.result(status)
+        points = {"": self._answer()}
+        if self.choosing and status is not Status.CRITERION:
+            points = self._candidates()
         points = {name: self._outside(x) for name, x in points.items()}
         closing = self.closing.run(points, self.counters.nfev, lambda: self._left(0), self.aux)
         answer = yield from self._counted(closing)
         if len(points) > 1:
             self.notes.append(f"The answer is the {answer.name}, by {answer.samples} fresh values of each candidate.")
         result = self.result(status)
-        result.x, result.fun, result.fun_stderr = answer.x, answer.fun, answer.stderr
+        result.x = answer.x
+        result.fun = answer.fun
+        result.fun_stderr = answer.stderr
         result.success = result.success and bool(np.isfinite(answer.fun))
-        own = status is Status.CRITERION and self.rule == "last" and self.x_scale is None  # then x is what it is about
-        if certificate := answer.certificate or (own and self.method.certificate(self.run.state)):
+        certificate = answer.certificate
+        if certificate is None and status is Status.CRITERION and self.rule == "last" and self.x_scale is None:
+            certificate = self.step.done if isinstance(self.step.done, Certificate) else None
+        if certificate is not None:
             result.stationarity = certificate
         return result
 
     def _candidates(self) -> dict[str, Array]:
         """Return the points that may be the answer, each once; the start comes last."""
-        points = self.method.candidates(self.run.state)
+        points = self.step.candidates or {"": self.step.x}
         *names, start = points
         different: dict[str, Array] = {}
         for name in names:
@@ -257,34 +474,47 @@ class Session:
     def _left(self, reserve: int) -> int | None:
         if self.max_evals is None:
             return None
-        return self.max_evals - self.counters.nfev - self.counters.ngev - reserve
+        return self.max_evals - self.counted - reserve
 
     def _answer(self) -> Array:
-        return self.tracker.answer(self.method.standing(self.run.state))
+        return self.tracker.answer(self.step.x)
+
+    def _best(self) -> Array:
+        """Return the answer in the user's coordinates: what met a criterion, or by the output rule."""
+        return self._outside(self._answer()) if self._found is None else self._found
 
     def _outside(self, x: Array) -> Array:
         """Return a point in the user's coordinates, as a copy of its own."""
         return x.copy() if self.x_scale is None else x * self.x_scale
 
-    def _complain(self) -> None:
+    def _complain(self, notices: Mapping[str, str]) -> None:
         """Warn once about each thing that the run has shown to be wrong."""
-        for key, sentence in {**self.method.complaints(self.run.state), **self._precision()}.items():
+        for key, sentence in notices.items():
             if key not in self._said:
                 self._said.add(key)
-                warnings.warn(sentence, RuntimeWarning, stacklevel=2)
+                self.warn(key, sentence)
 
     def _precision(self) -> dict[str, str]:
         """Compare the rounding error of an estimate, about d·u·|F|/δ, with the estimates themselves."""
-        delta, power = self.method.gauge(self.run.state)
+        delta, power = self.step.noise
+        magnitude = self.counters.magnitude
         if not power:
-            return {}
-        rounding = self.run.x.size * self.oracle.roundoff * self.counters.magnitude / delta
+            if self.step.directions < FLAT:
+                return {}
+            return {
+                "flat": (
+                    f"All {self.step.directions:.0f} differences at delta={delta:.3g} are exactly 0, so the run does "
+                    f"not move: either F is flat here, or delta is lost in its rounding errors (|F| about "
+                    f"{magnitude:.2g}): use a larger delta."
+                )
+            }
+        rounding = self.step.x.size * self.counters.roundoff * magnitude / delta
         typical = float(np.sqrt(power))
         if rounding <= 0.1 * typical:
             return {}
         return {
             "precision": (
-                f"Rounding errors of F (|F| about {self.counters.magnitude:.2g}) make up {rounding / typical:.0%} of "
+                f"Rounding errors of F (|F| about {magnitude:.2g}) make up {rounding / typical:.0%} of "
                 f"the gradient estimates at delta={delta:.3g}: use a larger delta, higher precision, or subtract a "
                 "constant from F."
             )
@@ -294,18 +524,19 @@ class Session:
         """Return the run so far; `fun` is the free estimate of the last record until the run is closed."""
         count = self.counters
         reason = [] if status is Status.CRITERION else [REASONS[status]]
-        notes = [*self.notes, *self.method.report(self.run.state)]
+        notes = [*self.notes, *self.remarks.values()]
         if count.nfail:
-            share = count.nfail / max(count.nfev + count.ngev, 1)
+            share = count.nfail / max(self.counted, 1)
             notes.append(f"{share:.1%} of the evaluations failed; if that depends on the point, estimates are biased.")
+        funs = self.recorder.columns["fun"]
         return Result(  # type: ignore[call-arg]
-            x=self._outside(self._answer()),
-            fun=self.recorder.columns["fun"][-1] if self.recorder.columns["fun"] else np.nan,
+            x=self._best(),
+            fun=funs[-1] if funs else np.nan,
             fun_stderr=np.nan,
             nfev=count.nfev,
             nfev_diagnostic=count.nfev_diagnostic,
             ngev=count.ngev,
-            nit=self.run.nit,
+            nit=self.nit,
             nfail=count.nfail,
             success=status is Status.CRITERION,
             status=status,
@@ -314,86 +545,70 @@ class Session:
             history=History(self.recorder.columns),
         )
 
-    def interrupt(self) -> None:
-        """Save the run for good as it is; one that waits for an evaluation, as it was before that query."""
-        if self.checkpoint is None or not self._consistent or self._saved_for_good:
-            return
-        if self._before_ask is not None:
-            self.run.context.rng.bit_generator.state = self._before_ask
-        self.checkpoint.save(self._content())
-        self._saved_for_good = True
+    def broken_off(self, query: Query, started: int) -> None:
+        """Count the evaluations of a query that an exception broke off, and save the run as it was before it."""
+        self.save()
+        if query.order == 0:
+            self.counters.nfev += started
+        else:
+            self.counters.ngev += started
 
-    def _fingerprint(self, x0: Array, output: str | None, projection: Projection | None) -> dict[str, Any]:
-        horizon = (self.max_evals, self.max_iter) if self.method.uses_horizon else ()
+    def save(self) -> None:
+        """Write the run as it was when nothing was under way."""
+        if self.checkpoint is not None and self._resting is not None:
+            self.checkpoint.save(self._resting)
+
+    def _rest(self) -> None:
+        """Take note of the run now that nothing is under way; save it if it is time."""
+        if self.checkpoint is None or self._final:
+            return
+        self._resting = Snapshot(
+            fingerprint=self._fingerprint,
+            state=self.state,
+            step=self.step,
+            nit=self.nit,
+            nfev=self.context.nfev,
+            rng=self.context.rng.bit_generator.state,
+            aux=self.aux.bit_generator.state,
+            aux_at_start=self._aux_at_start,
+            counters=copy.copy(self.counters),
+            tracker=self.tracker,
+            recorder=self.recorder.copy(),
+            lookout=copy.copy(self.lookout),
+            remarks=dict(self.remarks),
+        )
+        if self.checkpoint.due:
+            self.save()
+
+    def _restore(self, saved: Snapshot) -> None:
+        """Go on from a snapshot of the same run."""
+        assert self.checkpoint is not None
+        self.checkpoint.compare(saved.fingerprint, self._fingerprint)
+        self.state = saved.state
+        self.step = saved.step
+        self.nit = saved.nit
+        self.context.nfev = saved.nfev
+        self.context.rng = generator(saved.rng)
+        self.aux = generator(saved.aux)
+        self.counters = saved.counters
+        self.tracker = saved.tracker
+        self.recorder = saved.recorder.over_again(self.max_evals)
+        self.lookout = saved.lookout
+        self.remarks = saved.remarks
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what a run must have in common with one that it goes on from."""
+        horizon = (self.max_evals, self.max_iter) if self.needs.horizon else ()
         return {
             "method": repr(self.method),
             "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
-            "x0": hashlib.sha256(x0.tobytes()).hexdigest(),
+            "x0": hashlib.sha256(self._x0.tobytes()).hexdigest(),
             "x_scale": None if self.x_scale is None else self.x_scale.tolist(),
-            "output": output,
-            "bounds": described(projection),
+            "output": self.output,
+            "bounds": described(self.projection),
             "limits": list(horizon),
         }
 
-    def _content(self) -> dict[str, Any]:
-        recorder, counters, aux = self._before_check or (self.recorder, self.counters, self.aux.bit_generator.state)
-        return {
-            "fingerprint": self.fingerprint,
-            "state": self.run.state,
-            "nfev": self.run.context.nfev,
-            "rng": self.run.context.rng.bit_generator.state,
-            "aux": aux,
-            "aux at the start": self._aux_at_start,
-            "counters": counters,
-            "tracker": self.tracker,
-            "recorder": recorder,
-            "owes a record": self._before_check is not None,  # Ctrl-C while a criterion was being confirmed
-        }
 
-    def _restore(self, saved: dict[str, Any]) -> None:
-        for key, now in self.fingerprint.items():
-            if saved["fingerprint"][key] != now:
-                assert self.checkpoint is not None
-                raise ValueError(
-                    f"The checkpoint {self.checkpoint.path} belongs to another run: its {key} was "
-                    f"{saved['fingerprint'][key]!r:.200}, now it is {now!r:.200}."
-                )
-        self.run.context.nfev = saved["nfev"]
-        self.run.context.rng = generator(saved["rng"])
-        self.aux = generator(saved["aux"])
-        self.counters, self.tracker, self.recorder = saved["counters"], saved["tracker"], saved["recorder"]
-
-
-def drive(session: Session, evaluate: Callable[[Query], Array]) -> Result:
-    """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
-    play = session.play()
-    try:
-        query = next(play)
-        while True:
-            try:
-                values = evaluate(query)
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    session.interrupt()  # before the values of this query count: the resumed run asks for them again
-                asked = min(getattr(error, "evaluated", len(query)), len(query))
-                session.counters.nfev += asked if query.order == 0 else 0
-                session.counters.ngev += asked if query.order == 1 else 0
-                if isinstance(error, StopIteration):
-                    raise RuntimeError(
-                        "The function raised StopIteration; only callbacks stop a run that way."
-                    ) from error
-                raise
-            query = play.send(values)
-    except StopIteration as done:
-        result: Result = done.value
-        return result
-    except KeyboardInterrupt:
-        session.interrupt()
-        return session.result(Status.INTERRUPTED)
-    except Exception as error:
-        error.result = session.result(Status.RUNNING)  # type: ignore[attr-defined]
-        error.add_note(
-            f"goldstein: raised after {session.counters.nfev} evaluations; `.point` holds the point (if it was raised "
-            "by the function), `.result` the run so far."
-        )
-        raise
+def _warn(key: str, sentence: str) -> None:
+    warnings.warn(sentence, RuntimeWarning, stacklevel=2)

@@ -12,9 +12,12 @@ from scipy.special import stdtrit
 
 from goldstein import arguments
 from goldstein.counting import Counters
+from goldstein.criterion import Check
 from goldstein.oracle import Array, Oracle, Query
-from goldstein.stationarity.draws import Check, Gradients, Values, counted, drive, portions, rounding_error
+from goldstein.state import State, apart
+from goldstein.stationarity.draws import Gradients, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.hull import (
+    HAIR,
     RHO,
     combination,
     gradients_at,
@@ -24,12 +27,14 @@ from goldstein.stationarity.hull import (
     shortest,
 )
 from goldstein.stationarity.norm import SEEN, Moments, estimate, gather
-from goldstein.stationarity.rounding import as_centre, as_oracle, lost, room
+from goldstein.stationarity.rounding import as_centre, as_oracle, points_that_fit, too_small
 
 LOOKS = (1 / 16, 1 / 4, 1)  # shares of its budget after which the smoothed gradient is looked at
 DRAWS = 30  # fewest draws on which a confidence bound may rest
 SLACK = 1e-12  # relative error of f(x) and f_lower that passes for rounding
 PORTION = (64, 512)  # gradients by which a hull grows: d, but within these limits
+GAUGES = 12  # values that show how precise a function is
+GOLDEN = (5**0.5 - 1) / 2
 KEPT = 500  # gradients that a hull carries from one portion to the next
 
 
@@ -72,7 +77,7 @@ def value_gap_bound(fx: float, f_lower: float, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(State):
     """What `certify` found out.
 
     Attributes
@@ -227,19 +232,36 @@ class Search:
         return self.max_evals - self.count.nfev - self.count.ngev
 
     @property
-    def room(self) -> float:
-        """For how many random points the ball has room, in the precision of the answers so far."""
-        return room(self.x, self.delta, self.oracle.roundoff)
+    def fitting(self) -> float:
+        """For how many random points the ball has room, in the precision that the answers so far have shown."""
+        return points_that_fit(self.x, self.delta, self.count.proven)
 
     def run(self) -> Check[Certificate]:
         best: _Finding | None = None
+        if self.ways[0] != self.smoothed_gradient:  # which asks for many values itself
+            yield from counted(self.gauge(), self.count)
         for way in self.ways:
-            found = (yield from counted(way(), self.count)) if self.room >= 1 else None
+            fits = points_that_fit(self.x, self.delta, self.count.roundoff) >= 1
+            found = (yield from counted(way(), self.count)) if fits else None
             if found is not None and found.bound < (np.inf if best is None else best.bound):
                 best = found
             if best is not None and best.bound <= self.epsilon:
                 break
-        return self._certificate(best if self.room >= 1 else None)
+        return self._certificate(best if self.fitting >= 1 else None)
+
+    def gauge(self) -> Check[None]:
+        """Ask for a few values beside x: nothing is certain of a function whose precision is not known.
+
+        They lie on a line through x at odd distances, so that no random number is drawn for them.
+        """
+        n = min(GAUGES, self.left // 4)
+        if n < 1:
+            return
+        place = (np.arange(1, n + 1) * GOLDEN) % 1.0
+        away = np.cos(np.arange(1, self.x.size + 1.0))
+        points = self.x + (self.delta * (1 - HAIR) / np.linalg.norm(away)) * place[:, None] * away
+        samples = None if self.oracle.sample is None else self.oracle.sample(apart(self.rng), n)
+        yield Query(points, samples, fresh=True)
 
     def value_gap(self) -> Check[_Finding | None]:
         n = self.left // 4
@@ -251,7 +273,7 @@ class Search:
         if not np.isfinite(values).all():
             return None
         mean = float(values.mean())
-        margin = max(SLACK, 8 * self.oracle.roundoff) * max(float(np.abs(values).max()), abs(self.f_lower))
+        margin = max(SLACK, 8 * self.count.proven) * max(float(np.abs(values).max()), abs(self.f_lower))
         if not self.full:
             apart = Moments(1)
             apart.add((values - mean)[:, None])
@@ -270,7 +292,8 @@ class Search:
             xi: Any = None
             if self.oracle.sample is not None:
                 xi = np.arange(start, start + k) if self.full else self.oracle.sample(self.rng, k)
-            values[start : start + k] = yield Query(np.broadcast_to(self.x, (k, self.x.size)), xi)
+            answer = yield Query(np.broadcast_to(self.x, (k, self.x.size)), xi)
+            values[start : start + k] = answer.values
             start += k
         return values
 
@@ -278,12 +301,12 @@ class Search:
         """Grow the hull portion by portion, half of it along the way where the shortest element points.
 
         Of the gradients so far, the shortest element itself and those that carry most weight are kept. The first one is
-        asked for alone: it tells the precision, and with it for how many there is room.
+        asked for alone: it may tell a coarser precision, and with it for how many there is room.
         """
         d, bound, element, kept = self.x.size, np.inf, np.zeros(self.x.size), np.empty((0, self.x.size))
         moments, fresh = Moments(d), Counters()
         while bound > self.epsilon:
-            most = int(min(self.left, self.room - fresh.ngev)) if fresh.ngev else min(self.left, 1)
+            most = int(min(self.left, self.fitting - fresh.ngev)) if fresh.ngev else min(self.left, 1)
             if most < 1:
                 break
             k = min(max(PORTION[0], d), PORTION[1], most, max(portions(PORTION[1], d)))
@@ -298,7 +321,7 @@ class Search:
                 element = combination(weights, both)
                 heaviest = np.argsort(-weights)[: min(KEPT, np.count_nonzero(weights))]
                 kept = np.concatenate([both[heaviest], element[None]])
-                rounding = 4 * (d + len(both)) * self.oracle.roundoff * float(np.linalg.norm(kept, axis=1).max())
+                rounding = 4 * (d + len(both)) * self.count.proven * float(np.linalg.norm(kept, axis=1).max())
                 bound = float(np.linalg.norm(element)) + rounding
         if bound > self.epsilon:
             more = self.left > DRAWS  # there was no room for them in a hull, but a mean is not spoiled by one kink
@@ -334,7 +357,7 @@ class Search:
         each = 2 if radius else 1
         draws = self.left // each
         most = min(draws // 2 // DRAWS, 4 * (self.x.size + 1), int(np.sqrt(draws / 2)))
-        if most < 2 or (not radius and most > self.room):
+        if most < 2 or (not radius and most > self.fitting):
             return None
         y = random_points(self.x, self.delta - radius, most - most // 2, self.rng)
         ahead = segment_points(self.x, self.delta - radius, self.direction, most // 2, self.rng)
@@ -351,14 +374,14 @@ class Search:
         """Return the bound on ‖∇f_δ(x)‖; None if it rests on too little or evaluations failed."""
         if moments.n < DRAWS or count.nfail:
             return None
-        rounding = rounding_error(self.x.size, self.delta, count, self.oracle.roundoff)
+        rounding = rounding_error(self.x.size, self.delta, count)
         bound = estimate(moments, count, confidence, rounding, noisy=self.oracle.noisy).upper
         return _Finding(bound, False, "smoothed gradient", f"‖∇f_δ(x)‖ from {moments.n} draws")
 
     def _certificate(self, best: _Finding | None) -> Certificate:
         answer, claim = "not shown", f"dist(0, ∂_δ f(x)) ≤ {self.epsilon:.4g} with δ = {self.delta:.4g}"
-        if self.room < 1:
-            message = f"Not shown: {claim}. {lost(self.x, self.delta)}"
+        if self.fitting < 1:
+            message = f"Not shown: {claim}. {too_small(self.x, self.delta)}"
         elif best is None:
             message = (
                 f"Not shown: {claim}. No bound could be had: too few evaluations, too few that tell something, or some "

@@ -8,12 +8,12 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.counting import Counters
+from goldstein.criterion import Check, Criterion
 from goldstein.oracle import Array, Oracle
 from goldstein.stationarity.certificate import DRAWS
-from goldstein.stationarity.draws import Check, Values, counted, rounding_error
+from goldstein.stationarity.draws import Values, counted, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, estimate, gather
-from goldstein.stationarity.rounding import room
-from goldstein.stop import Criterion
+from goldstein.stationarity.rounding import points_that_fit
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Stationary(Criterion):
     def confirm(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Check[bool]:
         if self.every > 1 and rng.random() * self.every >= 1:
             return False
-        if room(x, self.delta, oracle.roundoff) < 1:
+        if points_that_fit(x, self.delta) < 1:
             return False
         source, n = Values(x[None], self.delta, oracle.sample), self.max_evals // 4
         look = max(n // 8, LEAST)
@@ -90,10 +90,10 @@ class Stationary(Criterion):
             moments, count = Moments(x.size), Counters()
             for k in parts:
                 yield from counted(gather(moments, source, np.ones(1), k, rng), count)
-                rounding = rounding_error(x.size, self.delta, count, oracle.roundoff)
+                rounding = rounding_error(x.size, self.delta, count)
                 result = estimate(moments, count, self.confidence, rounding, noisy=oracle.noisy)
                 if count.nfail or result.interval[0] > self.epsilon**2:
                     return False
-            if result.upper > self.epsilon or room(x, self.delta, oracle.roundoff) < 1:
+            if result.upper > self.epsilon or points_that_fit(x, self.delta, count.proven) < 1:
                 return False
         return True

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from goldstein.counting import Counters
+from goldstein.criterion import Check
 from goldstein.estimate.smoothing import Central, ball, orthogonal, sphere
 from goldstein.oracle import Array, Oracle, Query, Sampler
 
 T = TypeVar("T")
-Check = Generator[Query, Array, T]
 
 NUMBERS_AT_ONCE = 2**20  # coordinates in one query
 
@@ -43,10 +42,10 @@ class Values:
         xi = two_point.draw(self.sample, rng, pairs)
         at = np.repeat(np.tile(self.centres, (k, 1)), frame, axis=0)
         step = self.delta * w
-        values = yield Query(np.concatenate([at + step, at - step]), xi)
+        answer = yield Query(np.concatenate([at + step, at - step]), xi, fresh=True)
         with np.errstate(invalid="ignore", over="ignore"):  # a failed value makes its draw not finite
             every = np.ones(pairs, dtype=bool)
-            c = two_point.coefficients(values.reshape(2, pairs), every, d, self.delta, self.sample is not None)
+            c = two_point.coefficients(answer.values.reshape(2, pairs), every, d, self.delta, self.sample is not None)
             return np.asarray((c[:, None] * w).reshape(k, m, frame, d).mean(axis=2))
 
 
@@ -69,8 +68,9 @@ class Gradients:
         at = np.tile(self.centres, (k, 1))
         if self.radius:
             at += self.radius * ball(rng, k * m, d)
-        answer = yield Query(at, None if self.sample is None else self.sample(rng, k * m), order=1)
-        return answer.reshape(k, m, d)
+        samples = None if self.sample is None else self.sample(rng, k * m)
+        answer = yield Query(at, samples, order=1, fresh=True)
+        return answer.values.reshape(k, m, d)
 
 
 Source = Values | Gradients
@@ -84,29 +84,28 @@ def portions(n: int, numbers: int) -> list[int]:
 
 def counted(check: Check[T], count: Counters) -> Check[T]:
     """Pass on a check's queries and count their answers."""
-    answer = None
-    while True:
-        try:
-            query = check.send(answer)  # type: ignore[arg-type]
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        answer = yield query
-        count.see(answer, query, diagnostic=True)
+    try:
+        query = next(check)
+        while True:
+            answer = yield query
+            count.measure(count.see(query, answer, diagnostic=True))
+            query = check.send(answer)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 def drive(check: Check[T], oracle: Oracle) -> T:
     """Answer a check's queries until it is done."""
-    answer = None
-    while True:
-        try:
-            query = check.send(answer)  # type: ignore[arg-type]
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        answer = oracle.evaluate(query)
+    try:
+        query = next(check)
+        while True:
+            query = check.send(oracle.evaluate(query))
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
-def rounding_error(d: int, delta: float, count: Counters, roundoff: float) -> float:
+def rounding_error(d: int, delta: float, count: Counters) -> float:
     """Return the rounding error of two-point estimates, d·u·|F|/δ."""
-    return d * roundoff * count.magnitude / delta
+    return d * count.proven * count.magnitude / delta

@@ -16,11 +16,12 @@ from scipy.optimize import nnls
 
 from goldstein import arguments
 from goldstein.counting import Counters
+from goldstein.criterion import Check
 from goldstein.estimate.smoothing import ball
 from goldstein.oracle import Array, Deterministic, Oracle, Query
-from goldstein.stationarity.draws import Check, Gradients, Source, Values, counted, drive, portions, rounding_error
+from goldstein.stationarity.draws import Gradients, Source, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, gather
-from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients, room
+from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients, points_that_fit
 
 AT_ONCE = 1_000  # points up to which one call of NNLS solves the whole problem
 GAP = 1e-14  # relative Frank-Wolfe gap at which weights are optimal to rounding
@@ -149,7 +150,9 @@ def min_norm_hull(
     else:
         check = noisy_hull(oracle, radius, np.concatenate(y), batch, lambda _: batch, rng, count, confidence)
     hull = drive(counted(check, count), oracle)
-    return hull if room(x, delta, oracle.roundoff) >= needed else replace(hull, bound=np.inf)
+    if points_that_fit(x, delta, count.roundoff) < needed:
+        return replace(hull, bound=np.inf)
+    return hull
 
 
 def shortest(g: Array) -> Array:
@@ -221,7 +224,8 @@ def gradients_at(points: Array) -> Check[Array]:
     g = np.empty(points.shape)
     start = 0
     for k in portions(len(points), points.shape[1]):
-        g[start : start + k] = yield Query(points[start : start + k], order=1)
+        answer = yield Query(points[start : start + k], order=1)
+        g[start : start + k] = answer.values
         start += k
     return g
 
@@ -255,7 +259,7 @@ def noisy_hull(
     if used.any():
         chosen = _source(oracle, radius, points[used])
         yield from counted(gather(moments, chosen, weights[used], checks(int(used.sum())), rng), fresh)
-    rounding = rounding_error(d, radius, fresh, oracle.roundoff) if radius else 0.0
+    rounding = rounding_error(d, radius, fresh) if radius else 0.0
     result = estimate(moments, fresh, confidence, rounding, noisy=oracle.noisy)
     return Hull(
         bound=result.upper,

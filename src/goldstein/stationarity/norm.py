@@ -15,10 +15,11 @@ from scipy.special import stdtrit
 
 from goldstein import arguments
 from goldstein.counting import Counters
+from goldstein.criterion import Check
 from goldstein.estimate.constants import constants
 from goldstein.estimate.smoothing import DIRECTIONS
 from goldstein.oracle import Array, Oracle
-from goldstein.stationarity.draws import Check, Gradients, Source, Values, counted, drive, portions, rounding_error
+from goldstein.stationarity.draws import Gradients, Source, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients
 
 DENSE = 1024  # up to this dimension the second moments are kept as one matrix
@@ -303,7 +304,7 @@ def smoothed_gradient_norm(
         deviation = _deviation(source, arguments.positive("lipschitz", lipschitz), draws, 1 - confidence)
     moments, count = Moments(x.size), Counters()
     drive(counted(gather(moments, source, np.ones(1), draws, rng), count), oracle)
-    rounding = rounding_error(x.size, delta, count, oracle.roundoff)
+    rounding = rounding_error(x.size, delta, count)
     return estimate(moments, count, confidence, rounding, deviation, noisy=oracle.noisy)
 
 

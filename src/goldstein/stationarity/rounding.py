@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.oracle import Array, Oracle
+from goldstein.oracle import DOUBLE, Array, Oracle
 
 RESOLUTION = 2.0**13  # rounding errors of x that δ must hold, for every random point
 
@@ -20,7 +20,7 @@ def as_oracle(oracle: Any) -> Oracle:
     return oracle
 
 
-def room(x: Array, delta: float, roundoff: float = 2.0**-53) -> float:
+def points_that_fit(x: Array, delta: float, roundoff: float = DOUBLE) -> float:
     """Return for how many random points the ball of radius delta has room; below 1 it is lost in the rounding of x.
 
     Kinks have probability 0 among the reals but not among floats, which are a grid: each random point lies on a given
@@ -34,12 +34,12 @@ def as_centre(x: npt.ArrayLike, delta: float, points: int = 1) -> Array:
     """Return x as a finite vector whose ball has room for so many random points, or say what was wrong."""
     arguments.positive("delta", delta)
     point = arguments.point("x", x)
-    if room(point, delta) < points:
-        raise ValueError(lost(point, delta))
+    if points_that_fit(point, delta) < points:
+        raise ValueError(too_small(point, delta))
     return point
 
 
-def lost(x: Array, delta: float) -> str:
+def too_small(x: Array, delta: float) -> str:
     """Say that a ball is too small."""
     return f"delta={delta:.6g} is lost in the rounding of x, whose norm is {np.linalg.norm(x):.3g}."
 

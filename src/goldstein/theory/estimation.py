@@ -138,7 +138,7 @@ class _Probe:
 
     def ask(self, points: Array, samples: Any) -> Array:
         self.nfev += len(points)
-        return self.oracle.evaluate(Query(points, samples))
+        return self.oracle.evaluate(Query(points, samples)).values
 
     def rows(self, wanted: int, d: int) -> int:
         """Return how many points to ask for at once."""

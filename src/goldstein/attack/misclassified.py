@@ -1,0 +1,140 @@
+"""The criterion of an attack: the model is wrong about an image that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from goldstein.attack.loss import Flags, Labels
+from goldstein.attack.region import Region, Rows
+from goldstein.criterion import Check, Criterion
+from goldstein.oracle import Answer, Array, Oracle, Query, Tally
+
+PROBE = 32  # so many pixels are compared first
+
+
+@dataclass(eq=False)
+class Scores(Answer):
+    """What the model said of some rows: also the rows themselves, their margins and classes, and who is surely won."""
+
+    rows: Rows = None  # type: ignore[assignment]
+    margins: Array = None  # type: ignore[assignment]
+    classes: Labels = None  # type: ignore[assignment]
+    sure: Flags = None  # type: ignore[assignment]
+    counted: Tally | None = None
+
+    def tally(self, *, precise: bool = False) -> Tally:
+        return super().tally(precise=True) if self.counted is None else self.counted
+
+    def joined(self, others: Sequence[Answer]) -> Scores:
+        every = [self, *others]
+        parts: dict[str, Any] = {
+            name: np.concatenate([getattr(scores, name) for scores in every])
+            for name in ("values", "rows", "margins", "classes", "sure")
+        }
+        return Scores(roundoff=self.roundoff, **parts)
+
+
+class Misclassified(Criterion):
+    """Stop at the first allowed image that the model has wrong (targeted: that it takes for the target).
+
+    Every row that was asked for can be the answer if `inside`; and each new iterate is asked for by a row of its own,
+    unless it was among them or was an iterate before.
+
+    Attributes
+    ----------
+    index : int
+        Which image it is about.
+    x : ndarray of float32, shape (d,)
+        The adversarial image, or the last one that was tried.
+    label, predicted : int
+        The image's class (−1: what the model says of the original), and that of x as the model has it; −1 as long as
+        that is not known.
+    success, at_start : bool
+        Whether x is adversarial, and whether the original was misclassified already.
+    """
+
+    message = "The model is wrong about an allowed image."
+    each_step = True
+    reserve = 1
+
+    def __init__(self, index: int, region: Region, label: int, target: int, inside: bool) -> None:
+        self.index = index
+        self.region = region
+        self.label = label
+        self.target = target
+        self.inside = inside
+        self.x: Rows = region.start
+        self.predicted = -1
+        self.success = False
+        self.at_start = False
+        self._asked: Scores | None = None
+        self._tried: dict[int, int] = {}
+
+    def met_at_start(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Check[bool]:
+        """Ask for the class of the original; one that is wrong already is not attacked."""
+        yield from self._ask(self.x)
+        if self.label < 0:
+            self.label = self.predicted
+        self.success = False
+        self.at_start = self.predicted != self.label or self.predicted == self.target
+        return self.at_start
+
+    def found(self, query: Query, answer: Answer) -> Array | None:
+        assert isinstance(answer, Scores)
+        self._asked = answer
+        if not self.inside or not np.count_nonzero(answer.sure):
+            return None
+        best = int(np.where(answer.sure, answer.margins, np.inf).argmin())
+        self.x = answer.rows[best].copy()
+        self.predicted = int(answer.classes[best])
+        self.success = True
+        return self.x.astype(np.float64)
+
+    def screen(self, fun: float, lowest: float, noisy: bool) -> bool:
+        return True
+
+    def confirm(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Check[bool]:
+        image = self.region.rows(x[None])[0]
+        asked = self._asked
+        self._asked = None
+        if not self._known(image) and (asked is None or not self._see(image, asked)):
+            del asked
+            yield from self._ask(image)
+        return self.success
+
+    def _ask(self, image: Rows) -> Check[None]:
+        """Ask for the scores of one image."""
+        answer = yield Query(image[None])  # type: ignore[arg-type]  # single precision: an image as it is
+        assert isinstance(answer, Scores)
+        self._see(image, answer)
+
+    def _known(self, image: Rows) -> bool:
+        """Take an iterate as tried if it was an iterate before."""
+        said = self._tried.get(hash(image.tobytes()))
+        if said is None:
+            return False
+        self.x = image
+        self.predicted = said
+        return True
+
+    def _see(self, image: Rows, asked: Scores) -> bool:
+        """Take an iterate as tried if it is among the rows that were asked; it may be a success."""
+        place = _place(image, asked.rows)
+        if place is None:
+            return False
+        self.x = image
+        self.predicted = int(asked.classes[place])
+        self.success = bool(asked.sure[place])
+        self._tried[hash(image.tobytes())] = self.predicted
+        return True
+
+
+def _place(x: Rows, rows: Rows) -> int | None:
+    """Return at which row an image stands; None when at none."""
+    middle = slice(x.size // 2, x.size // 2 + PROBE)
+    few = (rows[:, middle] == x[middle]).all(axis=1).nonzero()[0]
+    return next((row for row in few.tolist() if not np.count_nonzero(rows[row] != x)), None)

@@ -1,0 +1,123 @@
+"""How the rows that images ask for become values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.attack.counted import CountedModel
+from goldstein.attack.loss import log_scores, margins, sure
+from goldstein.attack.misclassified import Misclassified, Scores
+from goldstein.attack.region import Rows
+from goldstein.oracle import Answer, Array, Tally
+from goldstein.run.lockstep import Part
+
+
+class Scoring:
+    """A counted model that answers the parts of a batch.
+
+    Parameters
+    ----------
+    model : CountedModel
+        From images to scores.
+    shape : tuple of int
+        Of an image.
+    margin : float
+        θ, the lead beyond which the loss is flat.
+    outputs : str
+        What the scores are.
+    targeted : bool
+        Whether there are classes to reach.
+    """
+
+    def __init__(
+        self, model: CountedModel, shape: tuple[int, ...], margin: float, outputs: str, targeted: bool
+    ) -> None:
+        self.model = model
+        self.shape = shape
+        self.margin = margin
+        self.outputs = outputs
+        self.targeted = targeted
+
+    def __call__(self, parts: Sequence[Part]) -> list[Answer | Exception]:
+        """Answer the parts of a batch; scores that are not finite are the end of their image."""
+        criteria = [_criterion(part) for part in parts]
+        sizes = [len(part) for part in parts]
+        rows = np.concatenate([_rows(part, criterion) for part, criterion in zip(parts, criteria, strict=True)])
+        owners = np.repeat([criterion.index for criterion in criteria], sizes)
+        estimating = np.repeat([not _is_image(part) for part in parts], sizes)
+        scores = self.model(rows.reshape(-1, *self.shape), owners, estimating)
+        classes = scores.argmax(axis=1)
+        labels = np.repeat([criterion.label for criterion in criteria], sizes)
+        labels = np.where(labels < 0, classes, labels)
+        targets = np.repeat([criterion.target for criterion in criteria], sizes) if self.targeted else None
+        self._check_classes(max(int(labels.max()), -1 if targets is None else int(targets.max())))
+        log_z = log_scores(scores, self.outputs)
+        raw = margins(log_z, labels, targets)
+        certain = sure(raw, log_z, labels, targets)
+        values = np.maximum(raw, -self.margin)
+        return self._answers(parts, sizes, rows, raw, values, classes, certain)
+
+    def _answers(
+        self,
+        parts: Sequence[Part],
+        sizes: list[int],
+        rows: Rows,
+        raw: Array,
+        values: Array,
+        classes: npt.NDArray[np.int64],
+        certain: npt.NDArray[np.bool_],
+    ) -> list[Answer | Exception]:
+        """Cut the answers of a batch into those of its parts."""
+        roundoff = self.model.roundoff
+        fine = bool(np.isfinite(raw).all())
+        ends: npt.NDArray[np.int64] = np.cumsum(sizes)
+        starts: npt.NDArray[np.int64] = ends - np.array(sizes)
+        totals = np.add.reduceat(values, starts).tolist()
+        magnitudes = np.add.reduceat(np.abs(values), starts).tolist()
+        lows = np.minimum.reduceat(values, starts).tolist()
+        answers: list[Answer | Exception] = []
+        for k, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            if not (fine or np.isfinite(raw[start:end]).all()):
+                spent = parts[k].session.counted
+                answers.append(ValueError(f"The model returned scores that are not finite, after {spent} queries."))
+                continue
+            size = end - start
+            tally = Tally(size, size, totals[k], magnitudes[k], lows[k], roundoff=roundoff)
+            answers.append(
+                Scores(
+                    values[start:end],
+                    roundoff,
+                    rows[start:end],
+                    raw[start:end],
+                    classes[start:end],
+                    certain[start:end],
+                    tally,
+                )
+            )
+        return answers
+
+    def _check_classes(self, largest: int) -> None:
+        classes = self.model.classes
+        if classes is not None and largest >= classes:
+            raise ValueError(f"The model has {classes} classes, but there is a label or target {largest}.")
+
+
+def _criterion(part: Part) -> Misclassified:
+    criterion = part.session.watching[0]
+    assert isinstance(criterion, Misclassified)
+    return criterion
+
+
+def _is_image(part: Part) -> bool:
+    """Whether the rows are images as they are, which a criterion asks for, and not points of a method."""
+    return bool(part.query.points.dtype == np.float32)
+
+
+def _rows(part: Part, criterion: Misclassified) -> Rows:
+    points = part.query.points[part.first : part.last]
+    if _is_image(part):
+        return points  # type: ignore[return-value]
+    return criterion.region.rows(points) if criterion.inside else points.astype(np.float32)

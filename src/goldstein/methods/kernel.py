@@ -1,0 +1,210 @@
+"""Whole iterations in machine code, for functions that numba has compiled (extra: compiled).
+
+A method's kernel derives from `MachineCode`: it says what the iterations to come cost and calls its loop in
+`goldstein.compiled`. The session hands it chunks of iterations between two records of the history; what does not fill
+a whole batch goes the plain way.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from goldstein.compiled import is_jitted
+from goldstein.compiled.tally import (
+    DIRECTIONS,
+    DOUBLES,
+    ETA,
+    FAILED,
+    FINE,
+    LOWEST,
+    MAGNITUDE,
+    NORM,
+    POWER,
+    SINGLES,
+    SQUARE,
+    SQUARES_SEEN,
+    SQUARES_SUM,
+    TALLY,
+    TOTAL,
+    VALUE,
+)
+from goldstein.methods.method import Bulk, Context, Step
+from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Tally
+from goldstein.output import Average
+from goldstein.steps import Calibrated, Schedule, StepRule
+
+CHUNK = 8192  # evaluations in one chunk: what Ctrl-C may have to wait for
+
+
+def obstacle(oracle: Oracle) -> str | None:
+    """Return why no loop can call an oracle's function in machine code, in one sentence; None when it can."""
+    if isinstance(oracle, FiniteSum | Deterministic) and not oracle.vectorized and is_jitted(oracle.fun):
+        return None
+    return "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
+
+
+class MachineCode(ABC):
+    """Base of the kernels: how many iterations fit, and the bookkeeping around the machine code.
+
+    Attributes
+    ----------
+    outputs : tuple of str
+        The output rules that it can serve.
+    """
+
+    outputs: tuple[str, ...] = ("last", "average", "random")
+
+    def __init__(self, method: Any, oracle: Oracle) -> None:
+        self.method = method
+        self.oracle = oracle
+        self.n = oracle.n or 0
+        self._loop: Callable[..., Any] | None = None
+
+    @abstractmethod
+    def costs(self, state: Any, k: int) -> Array:
+        """Return the evaluations of each of the next k iterations, if none of them fails altogether."""
+
+    @abstractmethod
+    def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+        """Run the machine code for as many iterations as there are steps; return how many were done."""
+
+    @abstractmethod
+    def told(self, state: Any, completed: int) -> Step:
+        """Return what the iterations just done say."""
+
+    def offers(self, state: Any) -> bool:
+        """Whether the iterations to come offer their iterates as answers."""
+        return True
+
+    def plan(self, state: Any, context: Context, limit: int | None, until: float, most: int | None) -> int:
+        """Return how many iterations to do next; see `Kernel`."""
+        cheapest = float(np.min(self.costs(state, 1 << 10)))
+        soft = min(until, CHUNK)
+        k = max(1, int(np.ceil(soft / cheapest)))
+        used = np.cumsum(self.costs(state, k if most is None else min(k, most)))
+        used = used[: int(np.searchsorted(used, soft)) + 1]
+        return int(used.size if limit is None else np.searchsorted(used, limit, side="right"))
+
+    def run(self, state: Any, context: Context, iterations: int, limit: int | None, mean: Average | None) -> Bulk:
+        """Do so many iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
+        used = np.cumsum(self.costs(state, iterations))
+        if limit is not None:
+            used = used[: int(np.searchsorted(used, limit, side="right"))]
+        tally = np.concatenate([np.zeros(TALLY), self.memory(state)])
+        tally[LOWEST] = np.inf
+        tally[VALUE] = np.nan
+        tally[NORM] = -1.0
+        if not used.size:
+            return Bulk(self.told(state, 0), Tally())
+        steps = self.steps(state, context, used)
+        state.x = state.x.copy()
+        if mean is None:
+            done = self.call(state, context, np.empty(0), 0, steps, tally)
+        else:
+            mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
+            done = self.call(state, context, mean.mean, mean.count, steps, tally)
+            mean.count += done
+        self.remember(state, steps[:done], tally)
+        asked = int(tally[FINE] + tally[FAILED])
+        state.nit += done
+        context.nfev += asked
+        state.power += float(tally[POWER])
+        state.directions += float(tally[DIRECTIONS])
+        if not np.isnan(tally[VALUE]):
+            state.value = float(tally[VALUE])
+            state.norm = float(tally[NORM])
+        seen = Tally(
+            asked,
+            int(tally[FINE]),
+            float(tally[TOTAL]),
+            float(tally[MAGNITUDE]),
+            float(tally[LOWEST]),
+            int(tally[SINGLES]),
+            int(tally[DOUBLES]),
+        )
+        return Bulk(self.told(state, done), seen)
+
+    def steps(self, state: Any, context: Context, used: Array) -> Array:
+        """Return the steps, as far as they are known before the values are."""
+        return np.zeros(used.size)
+
+    def memory(self, state: Any) -> list[float]:
+        """Return what the step rule remembers, if the machine code needs it."""
+        return []
+
+    def remember(self, state: Any, steps: Array, tally: Array) -> None:
+        """Keep the last step and what the step rule has measured."""
+        state.size = float(steps[-1])
+
+    def compiled(self, loop: Any, *inputs: Any) -> Any:
+        """Call a loop by the signature that is kept on disk, compiling it first if need be."""
+        from numba import typeof, types
+
+        if self._loop is None:
+            args = typeof(self.oracle.args)
+            index = (types.int64,) if self.n else ()
+            signature = types.float64(types.float64[::1], *index, *args.types)
+            with _Announcement(f"compiling the loop of {self.method.name} for this function (once for each signature)"):
+                self.oracle.fun.compile(signature)  # type: ignore[attr-defined]
+                types_in = (types.FunctionType(signature), args, *(typeof(value) for value in inputs))
+                loop.compile(types_in)
+                self._loop = loop.get_overload(types_in)
+        return self._loop(self.oracle.fun, self.oracle.args, *inputs)
+
+
+class Ruled(MachineCode):
+    """A kernel whose steps come from a rule."""
+
+    def __init__(self, method: Any, oracle: Oracle, rule: StepRule) -> None:
+        super().__init__(method, oracle)
+        self.rule = rule
+
+    def steps(self, state: Any, context: Context, used: Array) -> Array:
+        nit = state.nit + np.arange(used.size)
+        before = np.concatenate([[0], used[:-1]])
+        rule = self.rule
+        if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
+            left = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
+            return np.asarray(2 * rule.radius * left / np.sqrt(rule.iterations))
+        assert isinstance(rule, Schedule)
+        progress = None
+        for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
+            if end is not None:
+                share = np.minimum(done / end, 1.0)
+                progress = share if progress is None else np.maximum(progress, share)
+        return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
+
+    def memory(self, state: Any) -> list[float]:
+        if not isinstance(self.rule, Calibrated):
+            return []
+        memory = state.rule
+        return [memory.mean, memory.total, memory.count, self.rule.span, state.size]
+
+    def remember(self, state: Any, steps: Array, tally: Array) -> None:
+        if tally.size == TALLY:
+            super().remember(state, steps, tally)
+            return
+        state.rule.mean = float(tally[SQUARE])
+        state.rule.total = float(tally[SQUARES_SUM])
+        state.rule.count = int(tally[SQUARES_SEEN])
+        state.size = float(tally[ETA])
+
+
+class _Announcement:
+    """Says on stderr what takes so long, if it does."""
+
+    def __init__(self, text: str) -> None:
+        self._timer = threading.Timer(0.5, lambda: print(f"goldstein: {text} …", file=sys.stderr, flush=True))
+
+    def __enter__(self) -> None:
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self._timer.cancel()

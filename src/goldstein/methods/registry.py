@@ -1,0 +1,89 @@
+"""The methods by the name that `minimize` takes; `register` adds one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from goldstein.methods.auto import Auto
+from goldstein.methods.cutting_plane import CuttingPlane
+from goldstein.methods.gfm import GFM
+from goldstein.methods.gfm_plus import GFMPlus
+from goldstein.methods.ingd import INGD, PINGD
+from goldstein.methods.method import Method
+from goldstein.methods.o2nc import O2NC, ZOO2NC
+from goldstein.methods.one_phase import OnePhase
+from goldstein.methods.probed import Guess, Probed
+from goldstein.methods.singd import PSINGD, SINGD
+from goldstein.methods.warm_start import WarmStart, guess_ws_gfm, guess_ws_gfm_plus
+
+METHODS: dict[str, type[Method]] = {}
+_GUESSES: dict[str, Guess] = {}
+
+
+def register(kind: type[Method], name: str | None = None, guess: Guess | None = None) -> type[Method]:
+    """Let `minimize` and everything else know a method by name.
+
+    Parameters
+    ----------
+    kind : type
+        The method's class; `register` can stand above it as a decorator.
+    name : str, optional
+        Its name; None: `kind.name`.
+    guess : callable, optional
+        Chooses the settings that were not given; None: `kind.guess`.
+
+    Returns
+    -------
+    type
+        The class itself.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise TypeError(f"register takes a class that derives from Method, got {kind!r:.80}.")
+    known = kind.name if name is None else name
+    if not isinstance(known, str) or not known:
+        raise ValueError(f'{kind.__name__} needs a name, such as name: ClassVar[str] = "walk".')
+    if METHODS.get(known, kind) is not kind:
+        raise ValueError(f"There is another method called {known!r}.")
+    METHODS[known] = kind
+    _GUESSES[known] = kind.guess if guess is None else guess
+    return kind
+
+
+def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
+    """Return the method object that `minimize` was asked for."""
+    if isinstance(method, Method):
+        if options is not None and options != {}:
+            raise ValueError("options belong to a method given by name; a method object has its settings already.")
+        return method
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a name or a method object, got {type(method).__name__}.")
+    if method not in METHODS:
+        raise ValueError(f"Unknown method {method!r}; known are {', '.join(METHODS)}.")
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options must be a mapping from setting to value, got {type(options).__name__}.")
+    kind = METHODS[method]
+    given = dict(options or {})
+    accepted = [f.name for f in fields(kind) if f.init]
+    for name in given:
+        if name not in accepted:
+            raise ValueError(f"{method} has no option {name!r}; it takes {', '.join(accepted)}.")
+    if kind._complete(given):
+        return kind(**given)
+    return Probed(method, given, _GUESSES[method])
+
+
+register(Auto)
+register(GFM)
+register(GFMPlus)
+register(WarmStart, "ws-gfm", guess_ws_gfm)
+register(WarmStart, "ws-gfm+", guess_ws_gfm_plus)
+register(OnePhase)
+register(O2NC)
+register(ZOO2NC)
+register(SINGD)
+register(PSINGD)
+register(INGD)
+register(PINGD)
+register(CuttingPlane)

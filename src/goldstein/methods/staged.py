@@ -1,0 +1,146 @@
+"""Runs in stages: each stage is a method of its own, which starts where the one before it ended.
+
+`WarmStart` and "settings from probes" say which stages there are and when one is over; what stages have in common
+stands here once: whose turn it is to ask and to be told, its share of the budget, and its kernel.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+from goldstein.methods.method import Bulk, Context, Kernel, Method, MethodState, Refusal, Step
+from goldstein.oracle import Array, Oracle, Query
+from goldstein.output import Average
+
+
+@dataclass
+class StagedState(MethodState):
+    """State of a run in stages.
+
+    Attributes
+    ----------
+    stage : int
+        Which stage it is in, from 1.
+    inner : MethodState
+        The state of that stage.
+    spent, nit_before : int
+        Evaluations and iterations before that stage.
+    average : Average or None
+        The mean of the iterates of this stage, if the next one starts there.
+    """
+
+    stage: int = 1
+    inner: Any = None
+    spent: int = 0
+    nit_before: int = 0
+    average: Average | None = None
+
+
+@dataclass(frozen=True)
+class Staged(Method):
+    """Base of the methods that run in stages."""
+
+    @abstractmethod
+    def _method(self, state: Any) -> Method:
+        """Return the method of the present stage."""
+
+    @abstractmethod
+    def _share(self, state: Any, context: Context) -> Context:
+        """Return the context of the present stage: its own part of the budget and its own count."""
+
+    @abstractmethod
+    def _went(self, state: Any, context: Context, step: Step) -> Step:
+        """Return what a step of the present stage says of the run; go over to the next stage if this one is over."""
+
+    def ask(self, state: StagedState, context: Context, limit: int | None) -> Query | None:
+        return self._method(state).ask(state.inner, self._share(state, context), limit)
+
+    def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
+        left = state.inner.x
+        step = self._method(state).tell(state.inner, self._share(state, context), query, values)
+        if state.average is not None:
+            state.average.leave(left, step.value, context.rng)
+        return self._after(state, context.after(query), step)
+
+    def _after(self, state: StagedState, context: Context, step: Step) -> Step:
+        """Bring the outer state up to date after a step of the present stage."""
+        state.nit += step.completed
+        state.value = step.value
+        state.norm = step.norm
+        state.size = step.size
+        step = self._went(state, context, step)
+        state.x = state.inner.x
+        return step
+
+    def _enter(self, state: StagedState, context: Context, x: Array, average: Average | None = None) -> None:
+        """Begin the next stage at x."""
+        state.stage += 1
+        state.spent = context.nfev
+        state.nit_before = state.nit
+        state.average = average
+        method = self._method(state)
+        stage = self._share(state, context)
+        state.inner = method.init(context.projected(x, method.needs.reach), stage)
+        state.x = state.inner.x
+
+    def _rest(self, state: StagedState, context: Context) -> Context:
+        """Return what is left of the budget as the context of the present stage."""
+        evals = context.max_evals
+        iterations = context.max_iter
+        return replace(
+            context,
+            max_evals=None if evals is None else max(1, evals - state.spent),
+            max_iter=None if iterations is None else max(1, iterations - state.nit_before),
+            nfev=context.nfev - state.spent,
+            earlier=context.earlier + state.spent,
+        )
+
+
+class StagedKernel:
+    """Runs the kernel of the present stage, up to the end of that stage."""
+
+    def __init__(self, method: Staged, oracle: Oracle, last: Method) -> None:
+        found = last.kernel(oracle)
+        assert not isinstance(found, Refusal)
+        self.outputs = found.outputs
+        self.method = method
+        self.oracle = oracle
+        self._known: tuple[Method | None, Kernel | Refusal] = (None, Refusal(""))
+
+    def _kernel(self, state: StagedState) -> Kernel | Refusal:
+        method = self.method._method(state)
+        if self._known[0] is not method:
+            self._known = (method, method.kernel(self.oracle))
+        return self._known[1]
+
+    def offers(self, state: StagedState) -> bool:
+        """Whether the iterations to come offer their iterates as answers."""
+        return state.average is None
+
+    def plan(self, state: StagedState, context: Context, limit: int | None, until: float, most: int | None) -> int:
+        """Return how many iterations to do next; see `Kernel`."""
+        kernel = self._kernel(state)
+        if isinstance(kernel, Refusal):
+            return 0
+        stage = self.method._share(state, context)
+        if state.average is not None:  # a stage that ends before the run does
+            if stage.max_evals is not None:
+                until = min(until, stage.max_evals - stage.nfev)
+            if stage.max_iter is not None:
+                left = stage.max_iter - state.inner.nit
+                most = left if most is None else min(left, most)
+        return kernel.plan(state.inner, stage, limit, until, most)
+
+    def run(
+        self, state: StagedState, context: Context, iterations: int, limit: int | None, mean: Average | None
+    ) -> Bulk:
+        """Do so many iterations; see `Kernel`."""
+        kernel = self._kernel(state)
+        assert not isinstance(kernel, Refusal)
+        stage = self.method._share(state, context)
+        before = stage.nfev
+        bulk = kernel.run(state.inner, stage, iterations, limit, state.average or mean)
+        context.nfev += stage.nfev - before
+        return Bulk(self.method._after(state, context, bulk.step), bulk.tally)

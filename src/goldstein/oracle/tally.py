@@ -1,0 +1,74 @@
+"""What counting needs to know of values: how many, how large, and how precise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+DOUBLE = 2.0**-53  # unit rounding error of float64
+SINGLE = 2.0**-24  # and of float32
+SHORT_BITS = 12  # a value of so few significant bits is no evidence of any precision
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What counting needs to know of some values, whoever evaluated them.
+
+    Attributes
+    ----------
+    asked, fine : int
+        How many were asked for, and how many of those were finite.
+    total, magnitude, lowest : float
+        Sum, sum of the absolute values and minimum of the finite ones.
+    single, double : int
+        Values that tell something about their precision: those that fit into float32, and those that do not.
+    roundoff : float
+        Relative rounding error of the type in which they came.
+    """
+
+    asked: int = 0
+    fine: int = 0
+    total: float = 0.0
+    magnitude: float = 0.0
+    lowest: float = np.inf
+    single: int = 0
+    double: int = 0
+    roundoff: float = DOUBLE
+
+    @classmethod
+    def of(cls, values: Array, roundoff: float = DOUBLE, *, precise: bool = False) -> Tally:
+        """Return the tally of values; `precise`: their precision is known already, so that nothing need be measured."""
+        fine = np.isfinite(values)
+        finite = values if fine.all() else values[fine]
+        if not finite.size:
+            return cls(len(values), roundoff=roundoff)
+        single, double = (0, 0) if precise else evidence(finite)
+        return cls(
+            len(values),
+            finite.size,
+            float(finite.sum()),
+            float(np.abs(finite).sum()),
+            float(finite.min()),
+            single,
+            double,
+            roundoff,
+        )
+
+
+def evidence(values: Array) -> tuple[int, int]:
+    """Return how many values can only be of single precision, and how many must be of double precision.
+
+    A value that survives the way to float32 and back says that it is single, unless it is a whole number or has so few
+    significant bits that it says nothing.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        long = values.astype(np.float32) != values
+    double = int(np.count_nonzero(long))
+    short = values[~long]
+    mantissa = np.frexp(short)[0] * 2.0**SHORT_BITS
+    telling = (mantissa != np.floor(mantissa)) & (short != np.floor(short))
+    return int(np.count_nonzero(telling)), double

@@ -1,0 +1,154 @@
+"""The driver of many sessions side by side: the rows that they ask for are merged into batches of one size.
+
+Batches are filled by asking one session after the other, and only when there is room: what a session has been answered
+is told to it not before its next rows are wanted, so that few sessions hold the rows of a query at a time. A session
+never learns what else was in its batches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from goldstein.oracle import Answer, Oracle, Query
+from goldstein.run.result import Result
+from goldstein.run.session import Play, Session
+
+
+@dataclass(eq=False)
+class Course:
+    """A session on its way: the query that it waits for, and how much of it is answered."""
+
+    session: Session
+    play: Play[Result]
+    query: Query | None = None
+    taken: int = 0
+    answers: list[Answer] = field(default_factory=list)
+
+    def wants(self) -> bool:
+        """Whether it waits for rows, which it may only find out by being told what it knows; False: it has ended."""
+        if self.query is None:
+            self.query = next(self.play)
+        elif self.taken == len(self.query):
+            answer = self._answer()
+            self.query = self.play.send(answer)
+            self.taken = 0
+            self.answers = []
+        return True
+
+    def _answer(self) -> Answer:
+        if len(self.answers) == 1:
+            return self.answers[0]
+        return self.answers[0].joined(self.answers[1:])
+
+
+@dataclass(eq=False)
+class Part:
+    """Rows `first` to `last` of the query that a session waits for."""
+
+    session: Session
+    query: Query
+    first: int
+    last: int
+    course: Course
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+Evaluate = Callable[[Sequence[Part]], Sequence[Answer | Exception]]
+Done = Callable[[Session, Result | Exception], Any]
+
+
+def lockstep(
+    sessions: Iterable[Session], evaluate: Evaluate, done: Done, *, rows: int = 256, at_once: int | None = None
+) -> None:
+    """Play all sessions to their ends.
+
+    Parameters
+    ----------
+    sessions : iterable of Session
+        Taken as there is room for them.
+    evaluate : callable
+        Answers the parts of a batch, one for one; an exception in the place of an answer ends that session alone.
+    done : callable
+        `done(session, result)` for each that has ended, with what ended it if it was an exception.
+    rows : int
+        Rows in a batch.
+    at_once : int, optional
+        Sessions under way at most; None: as many as it takes to fill a batch.
+    """
+    waiting: deque[Course] = deque()
+    fresh = iter(sessions)
+    while True:
+        parts = _fill(waiting, fresh, rows, at_once, done)
+        if not parts:
+            return
+        for part, answer in zip(parts, evaluate(parts), strict=True):
+            course = part.course
+            if isinstance(answer, Exception):
+                course.play.close()
+                done(course.session, answer)
+                continue
+            course.answers.append(answer)
+            course.taken = part.last
+            if part.last < len(part.query):  # one that has rows in memory goes on first
+                waiting.appendleft(course)
+            else:
+                waiting.append(course)
+
+
+def _fill(waiting: deque[Course], fresh: Iterator[Session], rows: int, at_once: int | None, done: Done) -> list[Part]:
+    """Return which rows of which sessions make the next batch; those sessions no longer wait."""
+    parts: list[Part] = []
+    free = rows
+    while free:
+        course = waiting.popleft() if waiting else None
+        if course is None and (at_once is None or len(parts) < at_once):
+            session = next(fresh, None)
+            course = None if session is None else Course(session, session.play())
+        if course is None:
+            break
+        try:
+            course.wants()
+        except StopIteration as ended:
+            done(course.session, ended.value)
+            continue
+        query = course.query
+        assert query is not None
+        last = min(course.taken + free, len(query))
+        parts.append(Part(course.session, query, course.taken, last, course))
+        free -= len(parts[-1])
+    return parts
+
+
+def together(oracle: Oracle, catch: tuple[type[BaseException], ...] = ()) -> Evaluate:
+    """Return what answers batches by one oracle: the rows of all parts of one kind in one query."""
+
+    def evaluate(parts: Sequence[Part]) -> list[Answer | Exception]:
+        answers: list[Answer | Exception] = [Answer(np.empty(0))] * len(parts)
+        for order in (0, 1):
+            alike = [place for place, part in enumerate(parts) if part.query.order == order]
+            if not alike:
+                continue
+            queries = [parts[place].query.rows(parts[place].first, parts[place].last) for place in alike]
+            samples = [query.samples for query in queries if query.samples is not None]
+            merged = Query(
+                np.concatenate([query.points for query in queries]),
+                np.concatenate(samples) if samples else None,
+                order,
+                fresh=True,
+            )
+            answer = oracle.evaluate(merged, catch)
+            first = 0
+            for place, query in zip(alike, queries, strict=True):
+                last = first + len(query)
+                answers[place] = Answer(answer.values[first:last], answer.roundoff)
+                first = last
+        return answers
+
+    return evaluate
