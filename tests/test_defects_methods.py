@@ -1,0 +1,154 @@
+"""Methods: what one promises, a wrapper around it keeps, and a method of a user's own is added as CONTRIBUTING says."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import goldstein as gs
+from goldstein import Status
+from goldstein.methods import METHODS, Context, MethodState
+
+pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
+X0 = np.array([3.0, -2.0, 0.5, 4.0])
+ORACLE = gs.Deterministic(lambda x: float(abs(x - 1).sum()), grad=lambda x: np.sign(x - 1))
+NOISY = gs.FiniteSum(lambda x, i: float(abs(x - 1).sum() + np.sin(i)), 30)
+FIRST = gs.GFM(0.05, 0.01)
+
+
+@pytest.mark.parametrize("second", [gs.INGD(0.5, 0.5), gs.PINGD(0.5, 0.5), gs.CuttingPlane(0.5, 0.5)])
+def test_a_warm_start_keeps_the_certificate_of_its_second_phase(second):
+    """What the method alone ends with, `res.stationarity`, it ends with after a warm start too."""
+    alone = gs.minimize(ORACLE, X0, second, max_evals=4_000, rng=0)
+    assert alone.stationarity.answer == "certified"
+    res = gs.minimize(ORACLE, X0, gs.WarmStart(FIRST, second, iterations=20), max_evals=4_000, rng=0)
+    assert res.status is Status.CRITERION
+    assert res.stationarity.answer == "certified"
+    assert res.stationarity.bound <= second.epsilon
+    assert (res.stationarity.delta, res.stationarity.epsilon) == (second.delta, second.epsilon)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        gs.WarmStart(gs.O2NC(0.5, 5), gs.O2NC(0.5, 5), iterations=20),
+        gs.WarmStart(gs.GFM(0.05, 0.01), gs.O2NC(0.5, 5), iterations=20),
+        gs.WarmStart(gs.O2NC(0.5, 5), gs.SINGD(0.5, p=2.0, q=2.0, beta=0.5), iterations=20),
+        gs.WarmStart(gs.GFM(0.05, 0.01), gs.WarmStart(gs.GFM(0.05, 0.01), gs.O2NC(0.5, 5), iterations=9), iterations=9),
+    ],
+    ids=["o2nc-o2nc", "gfm-o2nc", "o2nc-singd", "nested"],
+)
+def test_a_warm_start_that_sees_no_values_cannot_tell_its_best_iterate(method):
+    """Refused as the second phase alone is, since only its iterates may be the answer."""
+    with pytest.raises(ValueError, match="best"):
+        gs.minimize(ORACLE, X0, gs.O2NC(0.5, 5), output="best", max_evals=500, rng=0)
+    with pytest.raises(ValueError, match="best"):
+        gs.minimize(ORACLE, X0, method, output="best", max_evals=500, rng=0)
+
+
+@pytest.mark.parametrize("oracle", [ORACLE, NOISY], ids=["deterministic", "sum"])
+@pytest.mark.parametrize("first", [FIRST, gs.OnePhase(0.05, 0.01)], ids=["gfm", "one-phase"])
+def test_a_warm_start_answers_by_the_rule_of_its_second_phase(oracle, first):
+    """WarmStart(·, OnePhase) answers with the average of the second phase's iterates."""
+    method = gs.WarmStart(first, gs.OnePhase(0.05, 0.02), iterations=50)
+    by_itself, average, last = (
+        gs.minimize(oracle, X0, method, output=output, max_evals=1_000, rng=0) for output in (None, "average", "last")
+    )
+    np.testing.assert_array_equal(by_itself.x, average.x)
+    assert not np.array_equal(by_itself.x, last.x)
+
+
+def test_the_average_of_a_warm_start_is_that_of_the_second_phase_alone():
+    """Followed by hand through ask and tell: the mean of the points that the second phase leaves."""
+    method = gs.WarmStart(FIRST, gs.OnePhase(0.05, 0.02), iterations=50)
+    run = method.start(X0, rng=0, max_evals=10_000)
+    left = []
+    for step in range(150):
+        query = run.ask()
+        if step >= 50:
+            left.append(run.x.copy())
+        run.tell(query, np.abs(query.points - 1).sum(axis=1))
+    res = gs.minimize(ORACLE, X0, method, max_iter=150, max_evals=10_000, rng=0)
+    np.testing.assert_allclose(res.x, np.mean(left, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("second", ["one-phase", "ingd"])
+def test_methods_by_name_keep_what_their_objects_promise(second):
+    """Settings from probes forward nothing by hand either: output rule and certificate are those of the method."""
+    res = gs.minimize(ORACLE, X0, second, max_evals=4_000, rng=0)
+    if second == "ingd":
+        assert res.stationarity.answer == "certified"
+    else:
+        average = gs.minimize(ORACLE, X0, second, output="average", max_evals=4_000, rng=0)
+        np.testing.assert_array_equal(res.x, average.x)
+
+
+@dataclass(frozen=True)
+class Walk(gs.Method):
+    """A method as CONTRIBUTING describes one: a frozen dataclass of settings with init, ask and tell."""
+
+    length: float
+    name: ClassVar[str] = "walk"
+
+    def init(self, x, context: Context) -> MethodState:
+        return MethodState(x)
+
+    def ask(self, state, context: Context, limit):
+        if limit is not None and limit < 2:
+            return None
+        step = self.length * context.rng.normal(size=state.x.size)
+        return gs.Query(np.stack([state.x, state.x + step]))
+
+    def tell(self, state, context: Context, query, values) -> None:
+        if values[1] < values[0]:
+            state.x = query.points[1].copy()
+        state.nit += 1
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """CONTRIBUTING: "Put its name into METHODS"."""
+    monkeypatch.setitem(METHODS, "walk", Walk)
+
+
+def test_a_method_of_ones_own_runs_by_name(registered):
+    res = gs.minimize(ORACLE, X0, "walk", options={"length": 0.1}, max_evals=500, rng=0)
+    assert res.fun < 8.5
+    assert res.nfev <= 500
+
+
+def test_a_method_of_ones_own_says_which_setting_is_missing(registered):
+    """It has no way to choose its settings, so a missing one is named in a sentence: no KeyError from inside."""
+    with pytest.raises((TypeError, ValueError), match="length"):
+        gs.minimize(ORACLE, X0, "walk", max_evals=500, rng=0)
+
+
+def test_a_method_of_ones_own_runs_many_times(registered):
+    many = gs.minimize_many(ORACLE, X0, "walk", options={"length": 0.1}, max_evals=200, seeds=2)
+    assert len(many) == 2
+
+
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+
+
+def test_a_method_is_added_word_for_word_as_contributing_says():
+    """The section holds a whole program: what it defines and registers runs by its name, with and without settings."""
+    section = CONTRIBUTING.read_text(encoding="utf-8").split("## How to add a method")[1].split("\n## ")[0]
+    programs = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    assert programs, "CONTRIBUTING shows no program that adds a method."
+    scope: dict = {"__name__": "contributed"}
+    for program in programs:
+        exec(compile(program, str(CONTRIBUTING), "exec"), scope)
+    own = [
+        kind
+        for kind in scope.values()
+        if isinstance(kind, type) and issubclass(kind, gs.Method) and kind.__module__ == "contributed"
+    ]
+    assert own, "The program defines no method."
+    for kind in own:
+        res = gs.minimize(ORACLE, X0, kind.name, max_evals=500, rng=0)
+        assert res.method is not None
+        assert 0 < res.nfev + res.ngev <= 500
