@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc
 
-from goldstein.methods import GFMPlus
+import goldstein as gs
 from goldstein.problems.svm import SVM
-from goldstein.query import Array, Query
 from goldstein.smoothing import sphere
+from studies import Array
 
 FIRST_STEPS = (1.0, 0.1, 0.01, 0.001)  # of the first-order runs
 PENALTIES = (1.0, 10.0, 100.0)  # C of liblinear
@@ -82,7 +82,7 @@ class SmoothedGradient:
 
 
 def variance(
-    svm: SVM, method: GFMPlus, points: list[Array], *, seed: int, steps: int = 1000, least: int = 10
+    svm: SVM, method: gs.GFMPlus, points: list[Array], *, seed: int, steps: int = 1000, least: int = 10
 ) -> list[dict[str, float]]:
     """Measure the error of GFM+'s estimate v at points of a run, against that of plain batches at equal cost.
 
@@ -120,7 +120,7 @@ def variance(
 
 
 def _epoch(
-    svm: SVM, method: GFMPlus, gradient: SmoothedGradient, x: Array, seed: list[int]
+    svm: SVM, method: gs.GFMPlus, gradient: SmoothedGradient, x: Array, seed: list[int]
 ) -> tuple[list[float], float]:
     """Return ‖v_t − ∇f_δ(x_t)‖² for each step of one epoch from x, and the same for the mean of the errors."""
     run, errors = method.start(x, rng=np.random.default_rng(seed), sample=svm.oracle.sample), []
@@ -140,5 +140,5 @@ def _second_moment(svm: SVM, x: Array, delta: float, rng: np.random.Generator) -
     """Return the mean of ‖g(x; w, ξ)‖² over fresh pairs."""
     assert svm.oracle.sample is not None
     w, i = sphere(rng, PAIRS_MEASURED, x.size), svm.oracle.sample(rng, PAIRS_MEASURED)
-    plus, minus = (svm.oracle.evaluate(Query(x + sign * delta * w, i)) for sign in (1, -1))
+    plus, minus = (svm.oracle.evaluate(gs.Query(x + sign * delta * w, i)) for sign in (1, -1))
     return float(np.mean((x.size / (2 * delta) * (plus - minus)) ** 2))

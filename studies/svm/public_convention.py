@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from goldstein.problems.svm import SVM
-from goldstein.query import Array
+from studies import Array
 
 
 @dataclass(frozen=True)
