@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.many import minimize_many
-from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Unreplayable
+import goldstein as gs
 from goldstein.problems import chebyshev_rosenbrock_linear, l1, least_absolute_deviations
-from studies.record import provenance
+from studies import Array
+from studies.record import command, provenance, write_whole
+from studies.report import markdown
 
 SEEDS = 20
 
@@ -23,7 +24,7 @@ class Case:
     """One function with a start for each seed, a budget, and what counts as good: (f − f*) below `bar` of the gap."""
 
     name: str
-    oracle: Oracle
+    oracle: gs.Oracle
     starts: Array
     max_evals: int
     value: Callable[[Array], float]
@@ -37,11 +38,11 @@ def cases(quick: bool = False) -> Iterator[Case]:
     for d in (10, 100) if quick else (10, 100, 1000):
         for value_scale, coordinate_scale in ((1.0, 1.0), (1e-4, 1.0), (1e4, 1.0), (1.0, 1e-4), (1.0, 1e4)):
             problem = l1(d, value_scale, coordinate_scale)
-            oracle = Deterministic(_jitted_l1(), args=(value_scale, coordinate_scale))
+            oracle = gs.Deterministic(_jitted_l1(), args=(value_scale, coordinate_scale))
             name = f"‖x−1‖₁, d = {d}, values × {value_scale:g}, coordinates × {coordinate_scale:g}"
             yield Case(name, oracle, np.zeros((SEEDS, d)), 1000 * d, problem.value, 0.0, 0.02)
     lad = least_absolute_deviations(rng=7)
-    jitted = FiniteSum(_jitted_deviation(), 1000, args=lad.oracle.args)
+    jitted = gs.FiniteSum(_jitted_deviation(), 1000, args=lad.oracle.args)
     for evals, bar in ((100_000, 0.02), (20_000, None)):
         name = f"least absolute deviations, n = 1000, d = 20, {evals:,} evaluations"
         yield Case(name, jitted, np.zeros((SEEDS, 20)), evals, lad.value, lad.f_star, bar)
@@ -52,10 +53,10 @@ def cases(quick: bool = False) -> Iterator[Case]:
         case = f"Nesterov–Chebyshev–Rosenbrock, piecewise linear, d = 5, {name}"
         yield Case(case, ncr.oracle, starts, 5_000, ncr.value, 0.0, 1.0 if starts is classical else 1 - 1e-9, SEEDS)
     five = l1(5)
-    yield Case("‖x−1‖₁, d = 5, a fifth of the values NaN", Deterministic(_Failing()), np.zeros((SEEDS, 5)), 20_000,
+    yield Case("‖x−1‖₁, d = 5, a fifth of the values NaN", gs.Deterministic(_Failing()), np.zeros((SEEDS, 5)), 20_000,
                five.value, 0.0, 0.01)  # fmt: skip
     ten = l1(10)
-    yield Case("‖x−1‖₁ + 0.1·N(0,1) that cannot be replayed, d = 10", Unreplayable(_Noisy()), np.zeros((SEEDS, 10)),
+    yield Case("‖x−1‖₁ + 0.1·N(0,1) that cannot be replayed, d = 10", gs.Unreplayable(_Noisy()), np.zeros((SEEDS, 10)),
                20_000, ten.value, 0.0, None)  # fmt: skip
 
 
@@ -63,28 +64,30 @@ def run(out: Path, *, quick: bool = False, docs: Path | None = None) -> list[dic
     """Run every case with every seed; leave defaults.json in `out`, and the table as Markdown in `docs`."""
     from rich.console import Console
 
-    console, rows = Console(), []
+    console = Console()
+    made_by = command("defaults", quick=quick)
+    rows: list[dict[str, Any]] = []
     out.mkdir(parents=True, exist_ok=True)
     for case in cases(quick):
-        runs = minimize_many(case.oracle, case.starts, seeds=range(1000, 1000 + SEEDS), max_evals=case.max_evals)
-        rows.append(_row(case, runs.x, runs.nfev))
+        rows.append(measure(case))
         console.print(_line(rows[-1]))
-        command = "python -m studies defaults" + (" --quick" if quick else "")
-        record = {**provenance(command), "seeds": f"1000..{999 + SEEDS}", "rows": rows}
-        (out / "defaults.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        record = {**provenance(made_by), "seeds": f"1000..{999 + SEEDS}", "rows": rows}
+        write_whole(out / "defaults.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     if docs is not None:
-        docs.write_text(_page(rows, command))
+        docs.write_text(page(rows, made_by))
     return rows
 
 
-def _row(case: Case, x: Array, nfev: Array) -> dict[str, Any]:
+def measure(case: Case) -> dict[str, Any]:
+    """Run a case with every seed; return what is left of the gap."""
+    runs = gs.minimize_many(case.oracle, case.starts, seeds=range(1000, 1000 + SEEDS), max_evals=case.max_evals)
     gaps = np.array([case.value(start) - case.f_star for start in case.starts])
-    left = np.array([case.value(point) - case.f_star for point in x]) / gaps
+    left = np.array([case.value(point) - case.f_star for point in runs.x]) / gaps
     good = None if case.bar is None else int(np.sum(left <= case.bar))
     return {
         "case": case.name,
         "max_evals": case.max_evals,
-        "nfev": int(nfev.max()),
+        "nfev": int(runs.nfev.max()),
         "mean": float(left.mean()),
         "median": float(np.median(left)),
         "worst": float(left.max()),
@@ -104,18 +107,14 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [row["case"], f"{row['max_evals']:,}", *(f"{row[key]:.3%}" for key in ("mean", "median", "worst")), verdict]
 
 
-def _page(rows: list[dict[str, Any]], command: str) -> str:
+def page(rows: list[dict[str, Any]], made_by: str) -> str:
+    """Return the table as a page of Markdown."""
     head = ["case", "evaluations", "mean", "median", "worst", "verdict"]
-    lines = [
-        "# Defaults",
-        "",
+    said = (
         "What `gs.minimize(f, x0, max_evals=N)` reaches with no other setting: the share of f(x0) − f* that is left, "
-        f"over {SEEDS} seeds. Made by `{command}`; the numbers are in `results/defaults.json`.",
-        "",
-        "| " + " | ".join(head) + " |",
-        "|" + " --- |" * len(head),
-    ]
-    return "\n".join(lines + ["| " + " | ".join(_cells(row)) + " |" for row in rows]) + "\n"
+        f"over {SEEDS} seeds. Made by `{made_by}`; the numbers are in `results/defaults.json`."
+    )
+    return f"# Defaults\n\n{said}\n\n{markdown(head, map(_cells, rows))}\n"
 
 
 class _Failing:

@@ -1,12 +1,11 @@
-"""What a result file says about itself, how results and documents are written, and which results can be kept."""
+"""What a results file says about itself, how it is written, and which results can be kept."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
-import re
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,31 +13,53 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("goldstein", "numpy", "scipy", "numba", "scikit-learn", "torch", "adversarial-robustness-toolbox")
+FILE = "results.json"
 
 
 class Refusal(ValueError):
     """What a study cannot do, in one sentence."""
 
 
-def provenance(command: str) -> dict[str, Any]:
-    """Return the command and the versions of Python and of the packages that are installed."""
+def command(study: str, **options: object) -> str:
+    """Return the command that runs a study; True stands for an option without a value, None and False for none.
+
+    Examples
+    --------
+    >>> command("attack", quick=True, images=None, max_queries=500)
+    'python -m studies attack --quick --max-queries 500'
+    """
+    words = ["python -m studies", study]
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(str(value))
+    return " ".join(words)
+
+
+def provenance(made_by: str) -> dict[str, Any]:
+    """Return the command, the commit of the code, and the versions of Python and of the packages installed.
+
+    They say where numbers came from; which saved pieces are good does not depend on them.
+    """
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return {"command": command, "code": code(), "versions": versions}
+    return {"command": made_by, "code": commit(), "versions": versions}
 
 
 @cache
-def code() -> str:
-    """Return a short hash of all the source of this package: results of other code are other results."""
-    root = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
+def commit() -> str:
+    """Return the short id of the commit that is checked out, marked when files differ from it."""
+    ask = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    try:
+        return subprocess.run(ask, cwd=Path(__file__).parent, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -48,25 +69,21 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(torn, path)
 
 
-def check_markers(docs: Path | None, begin: str, end: str) -> None:
-    """Raise when a Markdown file has no place for a study's tables: before the study, not after it."""
-    if docs is not None:
-        page = docs.read_text()
-        if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
-            raise Refusal(f"{docs} must hold the markers {begin} and {end} once each, in this order.")
+def save(results: Mapping[str, Any], out: Path) -> None:
+    """Write the results of a study."""
+    write_whole(out / FILE, json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
-def fill(docs: Path, begin: str, end: str, text: str) -> None:
-    """Put the text between the markers of a Markdown file."""
-    check_markers(docs, begin, end)
-    block = re.compile(f"{re.escape(begin)}.*{re.escape(end)}", re.DOTALL)
-    write_whole(docs, block.sub(lambda _: f"{begin}\n\n{text}\n{end}", docs.read_text()))
+def read(out: Path) -> dict[str, Any]:
+    """Read the results of a study."""
+    results: dict[str, Any] = json.loads((out / FILE).read_text())
+    return results
 
 
 def earlier(out: Path, only: Sequence[str], known: Iterable[str], same: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the results in `out` of which all is kept but the methods `only`; None when `only` names none.
 
-    `same` holds what those results must have in common with this run.
+    `same` holds what those results must have in common with this run. `again` then names the code that ran `only`.
     """
     if not only:
         return None
@@ -74,11 +91,11 @@ def earlier(out: Path, only: Sequence[str], known: Iterable[str], same: Mapping[
     unknown = next((name for name in only if name not in names), None)
     if unknown is not None:
         raise Refusal(f"The study has no {unknown!r}; it has {'; '.join(names)}.")
-    path = out / "results.json"
-    if not path.is_file():
+    if not (out / FILE).is_file():
         raise Refusal(f"There are no results in {out} to keep: run the whole study first.")
-    found: dict[str, Any] = json.loads(path.read_text())
+    found = read(out)
     for key, value in same.items():
         if found.get(key) != value:
             raise Refusal(f"The results in {out} are of another study: {key} is {found.get(key)}, here {value}.")
+    found["again"] = found.get("again", {}) | dict.fromkeys(only, commit())
     return found

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
+from goldstein.attack import SignAveraging
 from studies import record
 from studies.attack import curves as attack_curves
 from studies.attack import lenet
@@ -26,9 +28,10 @@ from studies.attack import problems as attack_problems
 from studies.attack import references as attack_references
 from studies.attack import report as attack_report
 from studies.attack import study as attack
+from studies.work import Work
 from test_lenet import bars
 
-TINY = attack.Scale(images=6, max_queries=100, rounds=(2, 4), tuning_queries=50)
+TINY = attack.Attacks(images=6, max_queries=100, rounds=(2, 4), tuning_queries=50)
 HEIGHT = 0.3  # of the bars in the images: less than what κ can hide
 SMALL_GRIDS = {"paper": ((20,), (0.5, 0.05)), "wide": ((10, 20), (5.0, 0.5, 0.05))}
 
@@ -95,10 +98,8 @@ def test_images_that_tune_and_images_that_are_reported_are_of_different_files(do
         assert min(problem.report[0]) >= 100
         assert not set(problem.tuning[0]) & set(problem.report[0])
     for spec, _ in cells(done[1]):
-        assert (
-            spec["queries"] == (TINY.tuning_queries if spec["split"] == "train" else TINY.max_queries)
-            or "PGD" in (spec["what"])
-        )
+        if spec["what"] != attack.PGD:
+            assert spec["queries"] == (TINY.tuning_queries if spec["split"] == "train" else TINY.max_queries)
 
 
 def test_more_images_are_the_same_ones_and_others():
@@ -235,12 +236,28 @@ def test_a_study_that_fails_does_not_finish_the_pieces_it_has_begun(tmp_path, mo
     monkeypatch.setattr(attack, "attack", failing)
     with pytest.raises(RuntimeError, match="the power went off"):
         run(tmp_path, jobs=2)
-    study = attack.Study(tmp_path, TINY, 1, ended.append)
-    study.stopped = True
+    study = attack.AttackStudy(Work(tmp_path, 1, ended.append), TINY)
+    study.work.stopped = True
     monkeypatch.setattr(attack, "attack", real)
     with pytest.raises(InterruptedError):
-        study._attack(problems()[0], study.entries["default"], "test", {}, 0, 6, 50)
+        study.work.run(study.piece(problems()[0], study.entries["default"], "test", {}, 0, 6, 50))
     assert ended == []
+
+
+def test_attacks_with_other_settings_are_other_pieces_under_the_same_name(tmp_path, monkeypatch):
+    (problem, _), study = problems(), attack.AttackStudy(Work(tmp_path), TINY)
+
+    def spec(family="default", images=(0, 6), budget=50):
+        return study.piece(problem, study.entries[family], "test", {}, *images, budget).spec
+
+    first = spec()
+    assert spec() == first
+    assert all(other != first for other in (spec("averaging only"), spec(images=(0, 5)), spec(budget=51)))
+    study.entries["default"] = replace(study.entries["default"], build=lambda _: SignAveraging(search=16))
+    assert spec()["what"] == first["what"]
+    assert spec() != first
+    monkeypatch.setattr(attack, "VERSION", attack.VERSION + 1)
+    assert spec("averaging only")["version"] == first["version"] + 1
 
 
 def test_one_method_run_again_changes_no_other(done, tmp_path):
@@ -285,7 +302,7 @@ def test_the_progress_bar_ends_full(tmp_path, done):
     shutil.copytree(done[1] / "cells", tmp_path / "cells")
     told = []
     with small_grids():
-        study = attack.Study(tmp_path, TINY, 1, told.append)
+        study = attack.AttackStudy(Work(tmp_path, 1, told.append), TINY)
         study.dataset(problems()[0])
         assert sum(told) == pytest.approx(study.cost())
 
@@ -340,13 +357,14 @@ def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
     assert "without success checks" in text
     assert (out / "figure.png").stat().st_size > 10_000
     page = tmp_path / "page.md"
-    page.write_text(f"Before.\n\n{attack_report.BEGIN}\nold | \\1\n{attack_report.END}\n\nAfter.\n")
-    record.fill(page, attack_report.BEGIN, attack_report.END, text)
-    record.fill(page, attack_report.BEGIN, attack_report.END, text)
-    assert page.read_text() == f"Before.\n\n{attack_report.BEGIN}\n\n{text}\n{attack_report.END}\n\nAfter.\n"
+    page.write_text(f"Before.\n\n{attack_report.MARKERS.begin}\nold | \\1\n{attack_report.MARKERS.end}\n\nAfter.\n")
+    attack_report.MARKERS.fill(page, text)
+    attack_report.MARKERS.fill(page, text)
+    markers = attack_report.MARKERS
+    assert page.read_text() == f"Before.\n\n{markers.begin}\n\n{text}\n{markers.end}\n\nAfter.\n"
     page.write_text("no markers")
     with pytest.raises(ValueError, match="must hold the markers"):
-        record.fill(page, attack_report.BEGIN, attack_report.END, text)
+        attack_report.MARKERS.fill(page, text)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +395,7 @@ def test_the_command_reports_again_and_says_what_is_missing(done, tmp_path):
     _, out = done
     before = contents(out)
     page = tmp_path / "page.md"
-    page.write_text(f"{attack_report.BEGIN}{attack_report.END}")
+    page.write_text(f"{attack_report.MARKERS.begin}{attack_report.MARKERS.end}")
     command = ["attack", "--out"]
     answer = typer.CliRunner().invoke(app, [*command, str(out), "--report", "--docs", str(page)])
     assert answer.exit_code == 0, answer.output

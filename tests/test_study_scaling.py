@@ -192,7 +192,7 @@ def test_seeds_that_tune_never_report():
     for tuning in (scaling_tuned.FULL, scaling_tuned.QUICK):
         assert not set(tuning.tuning_seeds) & set(tuning.reporting_seeds)
     with pytest.raises(ValueError, match="must not report"):
-        scaling.work(Path("nowhere"), TINY_SEEDS, replace(TINY, reporting_seeds=TINY.tuning_seeds), "")
+        scaling.work(Path("nowhere"), TINY_SEEDS, replace(TINY, reporting_seeds=TINY.tuning_seeds))
 
 
 def test_all_methods_have_the_same_steps_and_the_grids_are_wide_enough():
@@ -209,7 +209,7 @@ def test_a_stopped_study_goes_on_where_it_was_and_ends_the_same(tmp_path, monkey
     monkeypatch.setattr(scaling_tuned, "METHODS", ("gfm", "gfm+", "zo-o2nc adagrad"))
     monkeypatch.setattr(scaling, "TERRAINS", {"slope": TERRAINS["slope"]})
     few = ("gfm", "zo-o2nc ogd", "o2nc adagrad", "ingd")
-    units = [unit for unit in scaling_planned.units(TINY_SEEDS) if unit[0] in few]
+    units = [unit for unit in scaling_planned.units(TINY_SEEDS) if unit.label in few]
     monkeypatch.setattr(scaling_planned, "units", lambda seeds: iter(units))
     done, whole = [], scaling_tuned.measure
 
@@ -221,23 +221,23 @@ def test_a_stopped_study_goes_on_where_it_was_and_ends_the_same(tmp_path, monkey
 
     monkeypatch.setattr(scaling_tuned, "measure", stopping)
     with pytest.raises(KeyboardInterrupt):
-        scaling.work(tmp_path / "a", TINY_SEEDS, TINY, "test")
+        scaling.work(tmp_path / "a", TINY_SEEDS, TINY)
     kept = json.loads((tmp_path / "a" / scaling.FILE).read_text())
     assert (len(kept["planned"]), len(kept["tuned"])) == (len(units), 2)
-    first = scaling.work(tmp_path / "a", TINY_SEEDS, TINY, "test")
+    first = scaling.work(tmp_path / "a", TINY_SEEDS, TINY)
     assert done[2] == done[3]
     assert len(set(done)) == len(done) - 1 == 6
-    second = scaling.work(tmp_path / "b", TINY_SEEDS, TINY, "test")
+    second = scaling.work(tmp_path / "b", TINY_SEEDS, TINY)
     assert {**first, "cpu_seconds": 0} == {**second, "cpu_seconds": 0}
     assert json.loads((tmp_path / "a" / scaling.FILE).read_text()) == json.loads(json.dumps(first))
     with pytest.raises(ValueError, match="other settings"):
-        scaling.work(tmp_path / "a", TINY_SEEDS, replace(TINY, most=30_000), "test")
+        scaling.work(tmp_path / "a", TINY_SEEDS, replace(TINY, most=30_000))
     _check_report(first, tmp_path)
 
 
 def _check_report(record, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{scaling_report.BEGIN}\nstale\n{scaling_report.END}\nafter\n")
+    page.write_text(f"before\n{scaling_report.MARKERS.begin}\nstale\n{scaling_report.MARKERS.end}\nafter\n")
     scaling_report.write(record, tmp_path, page)
     text = page.read_text()
     assert text.startswith("before\n")
@@ -251,7 +251,7 @@ def _check_report(record, tmp_path):
 
 
 def test_plans_that_are_too_dear_are_reported_and_not_run():
-    row = scaling_planned.measure("singd", "ridge", 0.25, scaling_planned.FULL)
+    row = scaling_planned.measure(scaling_planned.Unit("singd", "", "ridge", 0.25), scaling_planned.FULL)
     assert row["evaluations"] > scaling_planned.MOST
     assert row["runs"] == 0
 
@@ -259,6 +259,6 @@ def test_plans_that_are_too_dear_are_reported_and_not_run():
 def test_the_numbers_in_the_documentation_are_those_of_the_results():
     path = ROOT / "results" / "scaling" / scaling.FILE
     page = (ROOT / "docs" / "methods.md").read_text()
-    assert page.count(scaling_report.BEGIN) == page.count(scaling_report.END) == 1
+    assert page.count(scaling_report.MARKERS.begin) == page.count(scaling_report.MARKERS.end) == 1
     record = json.loads(path.read_text())
     assert scaling_report.tables(record) in page

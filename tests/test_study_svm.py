@@ -29,9 +29,10 @@ from studies.svm import public_convention
 from studies.svm import report as svm_report
 from studies.svm import study as svm
 from studies.svm.public_convention import PublicGFMPlus
+from studies.work import Work
 
 PAIRS = 900
-TINY = svm.Scale(0.5, (1000,), (0, 1), 2_000, 40, 2)
+TINY = svm.Runs(0.5, (1000,), (0, 1), 2_000, 40, 2)
 
 
 def toy(n=150, d=6, rng=0, **settings):
@@ -296,6 +297,38 @@ def test_a_finished_study_is_only_reported_again(done, tmp_path, monkeypatch):
     assert contents(out) == before
 
 
+@pytest.mark.parametrize(
+    ("changed", "again"),
+    [
+        ({}, False),
+        ({"version": 2}, True),
+        ({"delta": 0.002}, True),  # a setting that no name and no grid shows
+        ({"cap": 1.5}, True),
+        ({"pairs": PAIRS + 1}, True),
+        ({"seed": 1}, True),
+    ],
+)
+def test_a_saved_run_is_good_for_all_that_determines_its_numbers_and_for_nothing_else(
+    tmp_path, monkeypatch, changed, again
+):
+    def run(problem, pairs, seed):
+        study = svm.SVMStudy(Work(tmp_path, 1), TINY)
+        entry = study.entries["GFM"]
+        return study.work.one(study._piece("one", problem, entry, entry.grid[0], seed, pairs))
+
+    first = run(toy(), PAIRS, 0)
+    solved = []
+    whole = svm.solve
+    monkeypatch.setattr(svm, "solve", lambda *given: solved.append(given) or whole(*given))
+    monkeypatch.setattr(record, "commit", lambda: "another commit, with other docstrings")
+    monkeypatch.setattr(svm, "VERSION", changed.get("version", svm.VERSION))
+    monkeypatch.setattr(svm, "DELTA", changed.get("delta", svm.DELTA))
+    second = run(toy(cap=changed.get("cap", 2.0)), changed.get("pairs", PAIRS), changed.get("seed", 0))
+    assert len(solved) == again
+    if not again:
+        assert second == first
+
+
 def test_one_method_run_again_changes_no_other(done, tmp_path):
     results, _ = done
     spoilt = json.loads(json.dumps(results))
@@ -376,13 +409,13 @@ def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
     assert "50% of the budget, settings tuned on 1 seed, results on 2 others" in text
     assert (out / "figure.png").stat().st_size > 10_000
     page = tmp_path / "page.md"
-    page.write_text(f"Before.\n\n{svm_report.BEGIN}\nold | \\1\n{svm_report.END}\n\nAfter.\n")
-    record.fill(page, svm_report.BEGIN, svm_report.END, text)
-    record.fill(page, svm_report.BEGIN, svm_report.END, text)
-    assert page.read_text() == f"Before.\n\n{svm_report.BEGIN}\n\n{text}\n{svm_report.END}\n\nAfter.\n"
+    page.write_text(f"Before.\n\n{svm_report.MARKERS.begin}\nold | \\1\n{svm_report.MARKERS.end}\n\nAfter.\n")
+    svm_report.MARKERS.fill(page, text)
+    svm_report.MARKERS.fill(page, text)
+    assert page.read_text() == f"Before.\n\n{svm_report.MARKERS.begin}\n\n{text}\n{svm_report.MARKERS.end}\n\nAfter.\n"
     page.write_text("no markers")
     with pytest.raises(ValueError, match="must hold the markers"):
-        record.fill(page, svm_report.BEGIN, svm_report.END, text)
+        svm_report.MARKERS.fill(page, text)
 
 
 @pytest.mark.parametrize(
@@ -395,9 +428,10 @@ def test_differences_within_two_standard_errors_are_level(one, other, word):
         for mean, sign in ((one, 1), (other, -1))
     )
     said = svm_report._compare(a, b)
-    assert word in said
+    assert said.verdict == word
+    assert word in str(said)
     if one is not None:
-        assert said.startswith(f"{one - other:+.4f} ± {0.04 / np.sqrt(19):.4f}")
+        assert str(said).startswith(f"{one - other:+.4f} ± {0.04 / np.sqrt(19):.4f}")
 
 
 def test_the_command_reports_again_from_the_numbers(done, tmp_path):
@@ -407,7 +441,7 @@ def test_the_command_reports_again_from_the_numbers(done, tmp_path):
     _, out = done
     before = contents(out)
     page = tmp_path / "page.md"
-    page.write_text(f"{svm_report.BEGIN}{svm_report.END}")
+    page.write_text(f"{svm_report.MARKERS.begin}{svm_report.MARKERS.end}")
     answer = typer.CliRunner().invoke(app, ["svm", "--report", "--out", str(out), "--docs", str(page)])
     assert answer.exit_code == 0, answer.output
     assert contents(out) == before

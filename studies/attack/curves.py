@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.oracle import Array
+from studies import Array
 
 MARKS = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 POINTS = 60  # of a curve

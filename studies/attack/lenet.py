@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from goldstein import datasets
 from goldstein.attack.models import torch_model
-from studies.record import provenance
+from studies.record import command, provenance, write_whole
 
 MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels; the public code uses them for both data sets
 DATA = ("mnist", "fashion-mnist")
@@ -224,7 +224,7 @@ def run(
     console, path = Console(), out / "training.json"
     out.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"networks": {}}
-    record |= provenance("python -m studies lenet")
+    record |= provenance(command("lenet"))
     for name in names:
         epochs = SCHEDULES[schedule].epochs
 
@@ -234,7 +234,7 @@ def run(
         model = trained(name, out / "weights", schedule=schedule, data=data, seed=seed, told=told)
         found = summary(name, model, schedule, data)
         record["networks"].setdefault(name, {})[_kind(schedule, seed)] = found
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        write_whole(path, json.dumps(record, indent=1) + "\n")
         console.print(f"{name}: {found['test']:.2%} on the test images (the paper: {PAPER[name]:.2%})", highlight=False)
     return record
 

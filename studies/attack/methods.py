@@ -13,11 +13,11 @@ from functools import partial
 from itertools import product
 from typing import TypeVar
 
-from goldstein.methods import GFM, GFMPlus
+import goldstein as gs
 from goldstein.methods.gfm_plus import GFMPlusState
-from goldstein.methods.method import Context, Method
-from goldstein.oracle import Array, Query
+from goldstein.methods.method import Context, Step
 from goldstein.steps import HalveOnPlateau
+from studies import Array
 from studies.attack.lenet import STD
 
 DELTA = 0.01  # normalised, like the step sizes
@@ -30,7 +30,7 @@ GRIDS = {  # b' and η
 }
 
 Setting = dict[str, float]
-Plus = TypeVar("Plus", bound=GFMPlus)
+Plus = TypeVar("Plus", bound=gs.GFMPlus)
 
 
 def delta_in_pixels(delta: float = DELTA) -> float:
@@ -48,14 +48,14 @@ def step_rule(eta: float) -> HalveOnPlateau:
     return HalveOnPlateau(step_in_pixels(eta), patience=PATIENCE, minimum=step_in_pixels(LOWEST_STEP))
 
 
-def gfm(setting: Setting) -> GFM:
+def gfm(setting: Setting) -> gs.GFM:
     """Return GFM with b' directions a step."""
-    return GFM(delta_in_pixels(), step_rule(setting["eta"]), int(setting["b'"]))
+    return gs.GFM(delta_in_pixels(), step_rule(setting["eta"]), int(setting["b'"]))
 
 
-def gfm_plus(setting: Setting) -> GFMPlus:
+def gfm_plus(setting: Setting) -> gs.GFMPlus:
     """Return GFM+ with a large batch of b' every m steps and b = b'/m between, rounded down."""
-    return _plus(GFMPlus, setting)
+    return _plus(gs.GFMPlus, setting)
 
 
 def public(setting: Setting) -> PublicOrdering:
@@ -69,7 +69,7 @@ def _plus(kind: type[Plus], setting: Setting) -> Plus:
 
 
 @dataclass(frozen=True)
-class PublicOrdering(GFMPlus):
+class PublicOrdering(gs.GFMPlus):
     """GFM+ in the order of the public code, for comparison in this study only; not a method of the library.
 
     Repository TrueNobility303/GFM-Plus, commit e269ae6: after each step the stored previous point is set to the new
@@ -77,7 +77,8 @@ class PublicOrdering(GFMPlus):
     along its estimate, each but the first charged 4b values.
     """
 
-    def tell(self, state: GFMPlusState, context: Context, query: Query, values: Array) -> None:
+    def tell(self, state: GFMPlusState, context: Context, query: gs.Query, values: Array) -> Step:
+        left = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
             if query.memory.purpose == "large":
@@ -87,6 +88,7 @@ class PublicOrdering(GFMPlus):
             self._step(state, context, state.v)
             state.x_prev = state.x  # the point after the step
         state.nit += 1
+        return self._told(state, left)
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,14 @@ class Entry:
     """
 
     family: str
-    build: Callable[[Setting], Method]
+    build: Callable[[Setting], gs.Method]
     grid: str | None = None
     queries: str = "free"
+
+    @property
+    def of_the_paper(self) -> bool:
+        """Whether it is one of the paper's methods as they are: tuned, and only the iterate can be the answer."""
+        return self.grid is not None and self.queries == "free"
 
 
 def plus(family: str) -> bool:
@@ -129,11 +136,11 @@ def entries() -> dict[str, Entry]:
     return out
 
 
-def _as_it_is(method: Method, setting: Setting) -> Method:
+def _as_it_is(method: gs.Method, setting: Setting) -> gs.Method:
     return method
 
 
-def ablations() -> dict[str, Method]:
+def ablations() -> dict[str, gs.Method]:
     """Return the library's default attack, and others that lack or change one of its ingredients."""
     from goldstein.attack import SignAveraging
 

@@ -19,7 +19,7 @@ Images = tuple[Floats, npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Scale:
+class Attacks:
     """How much of the study is run.
 
     `rounds` are the numbers of training images after which the better third of the settings goes on.
@@ -32,8 +32,8 @@ class Scale:
     schedule: str = "short"
 
 
-FULL = Scale()
-QUICK = Scale(images=30, max_queries=1_000, rounds=(4, 8), tuning_queries=500, schedule="quick")
+FULL = Attacks()
+QUICK = Attacks(images=30, max_queries=1_000, rounds=(4, 8), tuning_queries=500, schedule="quick")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def shuffled(images: Floats, labels: npt.NDArray[np.int64], most: int) -> Images
 
 
 def load(
-    scale: Scale, weights: Path, data: Path | None = None, told: Callable[[str], Any] | None = None
+    scale: Attacks, weights: Path, data: Path | None = None, told: Callable[[str], Any] | None = None
 ) -> list[Problem]:
     """Return the two problems; a network that has no file in `weights` yet is trained first."""
     problems = []

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from studies.attack.methods import delta_in_pixels, step_in_pixels
+from studies.attack.methods import delta_in_pixels, entries, step_in_pixels
 from studies.attack.references import SHORT, SQUARE
-from studies.record import fill, write_whole
+from studies.report import Markers, in_words, leave, markdown, show
 
-BEGIN, END = "<!-- attack: begin -->", "<!-- attack: end -->"
-SIGNS = {"eta": "η"}
+MARKERS = Markers("<!-- attack: begin -->", "<!-- attack: end -->")
 STYLES: dict[str, dict[str, Any]] = {
     "GFM, paper grid": {"color": "C0", "linestyle": "--"},
     "GFM, wide grid": {"color": "C0"},
@@ -33,24 +32,11 @@ Results = Mapping[str, Any]
 
 def write(results: Results, out: Path, docs: Path | None = None) -> None:
     """Leave figure.png and table.md in `out`, print the rates, and fill the markers of `docs` if it is named."""
-    from rich.console import Console
-    from rich.table import Table
-
-    text = block(results)
-    write_whole(out / "table.md", text)
+    leave(block(results), out / "table.md", docs, MARKERS)
     figure(results, out / "figure.png")
-    if docs is not None:
-        fill(docs, BEGIN, END, text)
-    console = Console()
     for name, part in results["datasets"].items():
-        head, rows = _rates(part)
-        table = Table(title=f"{name}: success % at so many queries")
-        for title in head:
-            table.add_column(title, justify="left" if title == "method" else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    console.print(f"Figure, all tables and numbers: {out}", highlight=False)
+        show(f"{name}: success % at so many queries", *_rates(part))
+    print(f"Figure, all tables and numbers: {out}")
 
 
 def block(results: Results) -> str:
@@ -69,7 +55,7 @@ def block(results: Results) -> str:
         title = f"{name}: success in % of the images attacked at so many queries, all counted (95 % bands over images)"
         wins, attacked = part["pgd"]["won"], part["pgd"]["attacked"]
         note = f"PGD, which sees gradients, wins {100 * wins / max(attacked, 1):.1f} %."
-        parts += [f"{title}; mean queries of the images won, median of all. {note}", _table(*_rates(part))]
+        parts += [f"{title}; mean queries of the images won, median of all. {note}", markdown(*_rates(part))]
     return "\n\n".join([*parts, _conventions(results), _differences(results), _settings(results)]) + "\n"
 
 
@@ -111,7 +97,11 @@ def _words(part: Mapping[str, Any], one: str, other: str, at: int) -> str:
         return ""
     k = found["at"].index(at)
     difference, low, high = (100 * found[key][k] for key in ("difference", "low", "high"))
-    word = "above" if low > 0 else "below" if high < 0 else "level"
+    word = "level"
+    if low > 0:
+        word = "above"
+    elif high < 0:
+        word = "below"
     return f"{difference:+.1f} points ({low:+.1f} to {high:+.1f}, {word})"
 
 
@@ -122,7 +112,7 @@ def _networks(results: Results) -> str:
         rows.append([name, f"{it['test']:.2%}", f"{it['paper']:.2%}", f"{it['train']:.2%}", it["sha256"][:12]])
     head = ["data", "test accuracy", "the paper's", "training accuracy", "weights (SHA-256)"]
     epochs = next(iter(results["datasets"].values()))["network"]["schedule"]["epochs"]
-    return f"The networks, trained for {epochs} epochs.\n\n{_table(head, rows)}"
+    return f"The networks, trained for {epochs} epochs.\n\n{markdown(head, rows)}"
 
 
 def _rates(part: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -150,7 +140,7 @@ def _conventions(results: Results) -> str:
         "named. The budget binds the first. For Square Attack a row that is asked again is answered from memory and "
         "not charged."
     )
-    return f"{title}\n\n{_table(['data', 'method', 'count', *(f'{mark:,}' for mark in marks)], rows)}"
+    return f"{title}\n\n{markdown(['data', 'method', 'count', *(f'{mark:,}' for mark in marks)], rows)}"
 
 
 def _differences(results: Results) -> str:
@@ -162,7 +152,7 @@ def _differences(results: Results) -> str:
             rows.append([name, f"{it['of']} − {it['from']}", *shown])
     marks = next(iter(results["datasets"].values()))["differences"][0]["at"]
     title = "Differences of success rates in points, on the same images, with 95 % bands over images."
-    return f"{title}\n\n{_table(['data', 'difference', *(f'{mark:,}' for mark in marks)], rows)}"
+    return f"{title}\n\n{markdown(['data', 'difference', *(f'{mark:,}' for mark in marks)], rows)}"
 
 
 def _settings(results: Results) -> str:
@@ -173,10 +163,10 @@ def _settings(results: Results) -> str:
                 continue
             eta = it["setting"]["eta"]
             tried = f"{len(it['tuning'])} settings"
-            rows.append([name, key, _setting(it["setting"]), f"{step_in_pixels(eta):.3g}", tried])
+            rows.append([name, key, in_words(it["setting"]), f"{step_in_pixels(eta):.3g}", tried])
     delta = f"δ = 0.01 is {delta_in_pixels():.4f} in pixels"
     title = f"Settings chosen; η in the units of the public code, and in pixels. {delta}."
-    return f"{title}\n\n{_table(['data', 'method', 'setting', 'η in pixels', 'chosen among'], rows)}"
+    return f"{title}\n\n{markdown(['data', 'method', 'setting', 'η in pixels', 'chosen among'], rows)}"
 
 
 def figure(results: Results, path: Path) -> Path:
@@ -187,10 +177,11 @@ def figure(results: Results, path: Path) -> Path:
     import matplotlib.pyplot as plt
 
     sets = results["datasets"]
+    tuned = [key for key, entry in entries().items() if entry.of_the_paper]
     size = (5.0 * len(sets) + 2.6, 8.4)
     canvas, panels = plt.subplots(2, len(sets), figsize=size, layout="constrained", squeeze=False)
     for column, (name, part) in enumerate(sets.items()):
-        paper = [key for key in part["methods"] if key.endswith(" grid")]
+        paper = [key for key in part["methods"] if key in tuned]
         parts = [key for key in part["methods"] if key not in (*paper, SQUARE, SHORT)]
         chosen = ([*paper, "default", SQUARE], [*parts, SQUARE, SHORT, "GFM, wide grid"])
         for axes, keys, title in zip(panels[:, column], chosen, ("the paper's methods", "ingredients"), strict=True):
@@ -217,12 +208,3 @@ def _panel(axes: Any, part: Mapping[str, Any], keys: Sequence[str]) -> None:
 
 def _count(value: float | None, otherwise: str) -> str:
     return otherwise if value is None else f"{value:,.0f}"
-
-
-def _setting(setting: Mapping[str, float]) -> str:
-    return ", ".join(f"{SIGNS.get(key, key)} = {value:g}" for key, value in setting.items()) or "untuned"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])

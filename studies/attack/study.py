@@ -8,11 +8,8 @@ success checks included.
 
 from __future__ import annotations
 
-import json
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -24,14 +21,16 @@ from typing import Any
 import numpy as np
 
 from goldstein.attack import attack
+from studies import record
 from studies.attack import references
 from studies.attack.curves import compare, summary
 from studies.attack.methods import GRIDS, Entry, Setting, entries, plus, settings
-from studies.attack.problems import FULL, QUICK, SEED, Problem, Scale, load
+from studies.attack.problems import FULL, QUICK, SEED, Attacks, Problem, load
 from studies.attack.references import SHORT, SHORT_QUERIES, SQUARE
-from studies.cells import Cells
-from studies.record import Refusal, check_markers, code, earlier, provenance, write_whole
+from studies.record import Refusal
+from studies.work import Piece, Reached, Work, study_bar
 
+VERSION = 1  # of the computation: to be raised when the same settings, images, queries and seed give other numbers
 RADIUS, MARGIN = 0.2, 4.0  # κ in pixels, and θ
 BLOCK = 250  # images in a piece of the study
 PGD = "PGD, with gradients"
@@ -49,14 +48,13 @@ COMPARED = (  # which differences are worked out, image by image
 Counts = dict[str, Any]
 
 
-class Study:
-    """The study on its way: what is done is in `cells`, the rest is run by as many threads as there are cores."""
+class AttackStudy:
+    """The study on its way, on one data set after another."""
 
-    def __init__(
-        self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any], only: Sequence[str] = ()
-    ) -> None:
-        self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
-        self.jobs, self.entries, self.stopped = jobs or os.cpu_count() or 1, entries(), False
+    def __init__(self, work: Work, scale: Attacks, only: Sequence[str] = ()) -> None:
+        self.work = work
+        self.scale = scale
+        self.entries = entries()
         self.squares = squares(scale.max_queries)
         self.only = tuple(only) or (*self.entries, *self.squares)
 
@@ -139,99 +137,88 @@ class Study:
         return grid[min(alive, key=lambda k: table[k][-1])], table
 
     def _report(self, problem: Problem, entry: Entry, setting: Setting) -> Counts:
-        cuts = [*range(0, self.scale.images, BLOCK), self.scale.images]
-        tasks = [(setting, start, stop) for start, stop in pairwise(cuts)]
+        tasks = [(setting, start, stop) for start, stop in self._blocks()]
         return _joined(self._runs(problem, entry, "test", tasks, self.scale.max_queries))
+
+    def _blocks(self) -> list[tuple[int, int]]:
+        """Return where the pieces of the test images begin and end."""
+        return list(pairwise([*range(0, self.scale.images, BLOCK), self.scale.images]))
 
     def _runs(
         self, problem: Problem, entry: Entry, split: str, tasks: Sequence[tuple[Setting, int, int]], budget: int
     ) -> list[Counts]:
-        """Return the attacks with these settings on these images, in that order; saved ones are not run again."""
-        specs = [self._spec(problem, entry.family, split, *task, budget) for task in tasks]
-        results = [self.cells.get(spec) for spec in specs]
-        missing = [k for k, result in enumerate(results) if result is None]
-        self.advance(sum(float(stop - start) * budget for _, start, stop in tasks) - _rows(tasks, missing, budget))
-        pool = ThreadPoolExecutor(self.jobs, initializer=_one_thread)
-        try:
-            futures = {pool.submit(self._attack, problem, entry, split, *tasks[k], budget): k for k in missing}
-            for future in as_completed(futures):
-                k = futures[future]
-                results[k] = self.cells.put(specs[k], future.result())
-        except BaseException:
-            self.stopped = True
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-        return [result for result in results if result is not None]
+        """Return the attacks with these settings on these images, in that order."""
+        return self.work.all([self.piece(problem, entry, split, *task, budget) for task in tasks])
 
-    def _attack(
+    def piece(
         self, problem: Problem, entry: Entry, split: str, setting: Setting, start: int, stop: int, budget: int
-    ) -> Counts:
+    ) -> Piece:
+        """Return the attack of one method with one setting on some images."""
         images, labels = problem.tuning if split == "train" else problem.report
-        ended = 0
+        method = entry.build(setting)
 
-        def progress(done: int, n: int) -> None:
-            nonlocal ended
-            if self.stopped:  # do not go on to the end of a piece that nobody waits for
-                raise InterruptedError
-            self.advance(float(done - ended) * budget)
-            ended = done
+        def job(reached: Reached) -> Counts:
+            result = attack(
+                problem.model,
+                images[start:stop],
+                labels[start:stop],
+                method=method,
+                radius=RADIUS,
+                margin=MARGIN,
+                max_queries=budget,
+                seed=SEED,
+                queries=entry.queries,
+                progress=lambda done, n: reached(done / n),
+            )
+            if result.errors:
+                raise RuntimeError(f"{problem.name}, {entry.family}: {next(iter(result.errors.values()))}")
+            return {
+                "queries": result.queries,
+                "estimation": result.queries_estimation,
+                "success": result.success.astype(int),
+                "misclassified": result.misclassified.astype(int),
+            }
 
-        result = attack(
-            problem.model,
-            images[start:stop],
-            labels[start:stop],
-            method=entry.build(setting),
-            radius=RADIUS,
-            margin=MARGIN,
-            max_queries=budget,
-            seed=SEED,
-            queries=entry.queries,
-            progress=progress,
-        )
-        if result.errors:
-            raise RuntimeError(f"{problem.name}, {entry.family}: {next(iter(result.errors.values()))}")
-        return {
-            "queries": result.queries,
-            "estimation": result.queries_estimation,
-            "success": result.success.astype(int),
-            "misclassified": result.misclassified.astype(int),
-        }
+        made = {"setting": setting, "method": repr(method), "rows": entry.queries}
+        spec = self._spec(problem, entry.family, split, start, stop) | made | {"queries": budget}
+        return Piece(spec, float(stop - start) * budget, job)
 
     def _square(self, problem: Problem, max_queries: int) -> Counts:
-        """Run Square Attack, in blocks that are saved."""
-        parts = []
-        for start, stop in pairwise([*range(0, self.scale.images, BLOCK), self.scale.images]):
-            setting = {"p": references.SQUARE_SHARE}
-            spec = self._spec(problem, SQUARE, "test", setting, start, stop, max_queries)
-            spec |= {"art": version("adversarial-robustness-toolbox")}
-            found = self.cells.get(spec)
-            if found is None:
-                images, labels = (part[start:stop] for part in problem.report)
-                with ThreadPoolExecutor(1, initializer=_one_thread) as pool:
-                    task = partial(references.square, radius=RADIUS, max_queries=max_queries, seed=SEED)
-                    found = self.cells.put(spec, pool.submit(task, problem.model, images, labels).result())
-            self.advance(float(stop - start) * max_queries)
-            parts.append(found)
-        return _joined(parts)
+        """Run Square Attack, one block at a time: it draws from a generator that all threads share."""
+        return _joined(self.work.all([self._square_piece(problem, *block, max_queries) for block in self._blocks()], 1))
+
+    def _square_piece(self, problem: Problem, start: int, stop: int, max_queries: int) -> Piece:
+        images, labels = problem.report
+
+        def job(_: Reached) -> Counts:
+            return references.square(
+                problem.model,
+                images[start:stop],
+                labels[start:stop],
+                radius=RADIUS,
+                max_queries=max_queries,
+                seed=SEED,
+            )
+
+        made = {"setting": {"p": references.SQUARE_SHARE}, "iterations": references.ITERATIONS}
+        spec = self._spec(problem, SQUARE, "test", start, stop) | made | {"queries": max_queries}
+        spec |= {"art": version("adversarial-robustness-toolbox")}
+        return Piece(spec, float(stop - start) * max_queries, job)
 
     def _pgd(self, problem: Problem) -> dict[str, Any]:
-        spec = self._spec(problem, PGD, "test", {}, 0, self.scale.images, references.PGD_STEPS)
-        found = self.cells.get(spec)
-        if found is None:
+        def job(_: Reached) -> dict[str, Any]:
             images, labels = problem.report
             right = problem.model(images).argmax(axis=1) == labels
-            task = partial(references.pgd, radius=RADIUS)
-            with ThreadPoolExecutor(1, initializer=_one_thread) as pool:
-                won = pool.submit(task, problem.model, images[right], labels[right]).result()
-            found = self.cells.put(spec, {"attacked": int(right.sum()), "won": int(sum(won))})
-        return found
+            won = references.pgd(problem.model, images[right], labels[right], radius=RADIUS)
+            return {"attacked": int(right.sum()), "won": int(sum(won))}
 
-    def _spec(
-        self, problem: Problem, family: str, split: str, setting: Setting, start: int, stop: int, budget: int
-    ) -> dict[str, Any]:
+        spec = self._spec(problem, PGD, "test", 0, self.scale.images) | {"steps": references.PGD_STEPS}
+        return self.work.one(Piece(spec, 0.0, job))
+
+    def _spec(self, problem: Problem, what: str, split: str, start: int, stop: int) -> dict[str, Any]:
+        """Return what determines an attack besides its method: the network, the images, what is allowed, the seed."""
         where = {"data": problem.name, "weights": problem.weights, "split": split, "images": [start, stop]}
-        return {"what": family, "setting": setting, **where, "queries": budget, "seed": SEED, "code": code()}
+        return {"what": what, "version": VERSION, **where, "radius": RADIUS, "margin": MARGIN, "seed": SEED}
 
 
 def squares(max_queries: int) -> dict[str, int]:
@@ -257,10 +244,6 @@ def _better(table: Sequence[Sequence[Any]], alive: Sequence[int]) -> list[int]:
     return sorted(sorted(alive, key=lambda k: table[k][-1])[: -(-len(alive) // 3)])
 
 
-def _rows(tasks: Sequence[tuple[Setting, int, int]], which: Sequence[int], budget: int) -> float:
-    return sum(float(tasks[k][2] - tasks[k][1]) * budget for k in which)
-
-
 def _joined(parts: Sequence[Counts]) -> Counts:
     return {key: [item for part in parts for item in part[key]] for key in parts[0]}
 
@@ -282,7 +265,7 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
     only: Sequence[str] = (),
-    scale: Scale | None = None,
+    scale: Attacks | None = None,
     problems: Callable[[], list[Problem]] | None = None,
 ) -> dict[str, Any]:
     """Run the study; leave results.json, a figure and a table in `out`, and the table in `docs` if that is named.
@@ -310,7 +293,6 @@ def run(
         Another scale, and other problems than the two.
     """
     from studies.attack import report
-    from studies.bar import study_bar
 
     chosen = scale or (QUICK if quick else FULL)
     chosen = replace(chosen, images=images or chosen.images, max_queries=max_queries or chosen.max_queries)
@@ -321,8 +303,8 @@ def run(
         "max_queries": chosen.max_queries,
         "tuning": {"images": list(chosen.rounds), "max_queries": chosen.tuning_queries},
     }
-    check_markers(docs, report.BEGIN, report.END)
-    results = earlier(out, only, (*entries(), *squares(chosen.max_queries)), about)
+    report.MARKERS.check(docs)
+    results = record.earlier(out, only, (*entries(), *squares(chosen.max_queries)), about)
     sets: dict[str, Any] = {}
     with study_bar() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # settings of the grid that are too wild; their rates say it
@@ -330,7 +312,7 @@ def run(
         told = partial(progress.update, task)
         make = problems or partial(load, chosen, weights or out / "weights", data, lambda said: told(description=said))
         todo = make()
-        study = Study(out, chosen, jobs, partial(progress.advance, task), only)
+        study = AttackStudy(Work(out, jobs, partial(progress.advance, task), _one_thread), chosen, only)
         told(total=study.cost() * len(todo))
         if not references.has_art():
             progress.console.print(f"{SQUARE} is left out: pip install adversarial-robustness-toolbox adds it.")
@@ -338,11 +320,9 @@ def run(
             told(description=problem.name)
             sets[problem.name] = study.dataset(problem, results and results["datasets"][problem.name])
     if results is None:
-        given = {"images": images, "max-queries": max_queries}
-        options = " --quick" * quick + "".join(f" --{key} {value}" for key, value in given.items() if value)
-        results = {**provenance("python -m studies attack" + options), **about, "datasets": sets}
-    else:
-        results |= {"datasets": sets, "again": results.get("again", {}) | dict.fromkeys(only, code())}
-    write_whole(out / "results.json", json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
+        made_by = record.command("attack", quick=quick, images=images, max_queries=max_queries)
+        results = {**record.provenance(made_by), "version": VERSION, **about}
+    results |= {"datasets": sets}
+    record.save(results, out)
     report.write(results, out, docs)
     return results

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.oracle import Array
+from studies import Array
 
 RESAMPLES = 4000
 

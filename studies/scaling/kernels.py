@@ -12,8 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from goldstein.compiled import kernels as library
-from goldstein.compiled.kernels import CHANGE, DIRECTIONS, LEVEL, POWER, TALLY
+from goldstein.compiled.gfm import gfm as library_gfm
+from goldstein.compiled.gfm_plus import gfm_plus as library_gfm_plus
+from goldstein.compiled.tally import CHANGE, DIRECTIONS, LEVEL, POWER, TALLY
 
 FIRST_CHECK = 40  # evaluations
 CHUNK = 8192  # steps whose sizes are written down at a time
@@ -23,8 +24,8 @@ EVALUATIONS, STEPS, RATIO, NOISE, ERROR, CHECKS = range(6)
 FACTS = 6
 
 # Compiled anew: the library's own copies hold forms for other functions, which numba would try on `component` first.
-gfm = njit(nogil=True, error_model="numpy")(library.gfm.py_func)
-gfm_plus = njit(nogil=True, error_model="numpy")(library.gfm_plus.py_func)
+gfm = njit(nogil=True, error_model="numpy")(library_gfm.py_func)
+gfm_plus = njit(nogil=True, error_model="numpy")(library_gfm_plus.py_func)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -129,7 +130,7 @@ def hit_gfm_plus(args, rng, n, x, eta, m, b, delta, targets, limit, growth, gaug
         while size < CHUNK and evals < due:
             evals += 2 * m * b if (age + size) % m == 0 else 4 * b
             size += 1
-        age = gfm_plus(component, args, rng, n, x, none, 0, etas[:size], b, delta, tally, m * b, m, age, v, before)
+        age, _ = gfm_plus(component, args, rng, n, x, none, 0, etas[:size], b, delta, tally, m * b, m, age, v, before)
         steps += size
         if evals < due:
             continue

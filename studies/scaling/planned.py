@@ -9,21 +9,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+import goldstein as gs
 from goldstein import theory
-from goldstein.oracle import Array, Deterministic, Query
 from goldstein.problems import Problem, capped_ridge, cone, ridge, shell
 from goldstein.theory import Plan
+from studies import Array
 
 D, DELTA = 5, 0.3
 MOST = 10**8  # evaluations of a plan that is still run
 INDICES = 20_000  # answers of SINGD that are looked at in a run
 SHAPES = {"ridge": (ridge, 0), "capped_ridge": (capped_ridge, 1), "cone": (cone, 2), "shell": (shell, 3)}
 CONVEX = ("ws-gfm", "ws-gfm+", "one-phase")
-EXACT_GRADIENTS = ("singd", "psingd", "o2nc")
+MOMENTUM = ("singd", "psingd")
+BLOCKS = ("zo-o2nc", "o2nc")
+SMOOTHED = ("gfm", "gfm+", "ws-gfm", "ws-gfm+")
+EXACT_GRADIENTS = (*MOMENTUM, "o2nc")
+LEARNERS = ("ogd", "adagrad")
+SQUARED_NORM, BLOCK_NORM, DISTANCE = "‖∇f_δ(x_out)‖²", "norm of a block's mean gradient", "dist(0, ∂_δ f(x_out))"
 
 
 @dataclass(frozen=True)
@@ -42,27 +48,57 @@ FULL = Seeds()
 QUICK = Seeds(smoothed=40, blocks=5, momentum=1, certifying=4, epsilons=(0.5,), problems=("ridge", "shell"))
 
 
-def units(seeds: Seeds) -> Iterator[tuple[str, str, float]]:
-    """Yield (method, problem, ε) for all that is planned; O2NC appears with both of its learners."""
+class Unit(NamedTuple):
+    """One plan: a method, its learner (only of O2NC, else empty), a problem and an ε."""
+
+    method: str
+    learner: str
+    problem: str
+    epsilon: float
+
+    @property
+    def label(self) -> str:
+        """The method and its learner, as tables have them."""
+        return f"{self.method} {self.learner}" if self.learner else self.method
+
+
+def units(seeds: Seeds) -> Iterator[Unit]:
+    """Yield all that is planned; O2NC appears with both of its learners."""
     for epsilon in seeds.epsilons:
         for method in theory.PLANS:
             for name in seeds.problems:
                 if method in CONVEX and not SHAPES[name][0](D).convex:
                     continue
-                for learner in ("ogd", "adagrad") if method.endswith("o2nc") else ("",):
-                    yield f"{method} {learner}".strip(), name, epsilon
+                for learner in LEARNERS if method in BLOCKS else ("",):
+                    yield Unit(method, learner, name, epsilon)
 
 
-def measure(label: str, name: str, epsilon: float, seeds: Seeds) -> dict[str, Any]:
+def quantity(method: str) -> str:
+    """Return what is measured of a method, which is what its theorem bounds: by ε², or by ε."""
+    if method in SMOOTHED:
+        return SQUARED_NORM
+    return BLOCK_NORM if method in BLOCKS else DISTANCE
+
+
+def measure(unit: Unit, seeds: Seeds) -> dict[str, Any]:
     """Plan one method for one problem and run the plan, unless it takes more than MOST evaluations."""
-    problem, (method, _, learner) = SHAPES[name][0](D), label.partition(" ")
-    made = plan(problem, method, learner, epsilon)
-    row = {"method": label, "problem": name, "epsilon": epsilon, "evaluations": made.evaluations, "claim": made.claim}
+    method = unit.method
+    problem = SHAPES[unit.problem][0](D)
+    made = plan(problem, method, unit.learner, unit.epsilon)
+    row = {
+        "method": unit.label,
+        "problem": unit.problem,
+        "epsilon": unit.epsilon,
+        "evaluations": made.evaluations,
+        "at_most": not made.exact,
+        "claim": made.claim,
+        "quantity": quantity(method),
+    }
     if made.evaluations > MOST:
         return row | {"runs": 0}
-    if method in EXACT_GRADIENTS[:2]:
+    if method in MOMENTUM:
         return row | _momentum(made, problem, range(seeds.momentum))
-    if method.endswith("o2nc"):
+    if method in BLOCKS:
         return row | _blocks(made, problem, range(seeds.blocks))
     if made.oracle == "values":
         return row | _from_values(made, problem, seeds.smoothed)
@@ -84,14 +120,14 @@ def _from_values(made: Plan, problem: Problem, runs: int) -> dict[str, Any]:
     """Run GFM and its relatives in machine code, with the plan's own output rule."""
     from studies.scaling.kernels import planned_value
 
-    oracle = Deterministic(planned_value, args=(SHAPES[problem.name][1],))
+    oracle = gs.Deterministic(planned_value, args=(SHAPES[problem.name][1],))
     room = made.evaluations + 100  # a limit that is never reached, so that the run keeps few records
     with warnings.catch_warnings():  # at its end GFM+ says that corrections as small as the estimates do not help them
         warnings.simplefilter("ignore", RuntimeWarning)
         results = [made.run(oracle, problem.x0, rng=seed, max_evals=room) for seed in range(runs)]
     answers = np.array([result.x for result in results])
     used = np.array([result.nfev - result.nfev_diagnostic for result in results])
-    if made.output == "average":  # one phase: the value gap bounds the distance
+    if quantity(made.name) == DISTANCE:  # one phase: the value gap bounds the distance
         return _row(problem, answers, None, used)
     assert problem.smoothed_gradient is not None
     squares = np.array([float(np.sum(problem.smoothed_gradient(x, DELTA) ** 2)) for x in answers])
@@ -123,7 +159,7 @@ def run_o2nc(made: Plan, problem: Problem, seed: int) -> tuple[Array, Array]:
     run = made.method.start(problem.x0, rng=seed)
     means, norms = [], []
     for _ in range(made.iterations):
-        query: Query = run.ask()
+        query: gs.Query = run.ask()
         run.tell(query, problem.oracle.evaluate(query))
         if run.state.done == 0:
             means.append(run.x)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, roots_gegenbauer
 
-from goldstein.oracle import Array, FiniteSum
+import goldstein as gs
+from studies import Array
 
 N = 1024  # components
 SHARES = (1.0, 0.5, 0.25, 0.05)  # radii ρ/δ of the smoothed gradients among which the shortest is taken
@@ -63,11 +64,11 @@ class Terrain:
         xi = np.stack([rng.permutation(values) for _ in range(d)], axis=1)
         return np.ascontiguousarray(xi), self.reach, self.well
 
-    def oracle(self, d: int) -> FiniteSum:
+    def oracle(self, d: int) -> gs.FiniteSum:
         """Return the problem as an oracle of the library."""
         from studies.scaling.kernels import component
 
-        return FiniteSum(component, N, args=self.args(d))
+        return gs.FiniteSum(component, N, args=self.args(d))
 
     def gap(self, d: int) -> float:
         """Return f(x0) − inf f."""

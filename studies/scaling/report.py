@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from goldstein.theory.plans import written
-from studies.record import fill
+from studies.report import Markers, leave, markdown
 from studies.scaling.fit import exponent, ratio
+from studies.scaling.planned import BLOCK_NORM, SQUARED_NORM
 
-BEGIN, END = "<!-- scaling: begin (written by the study, not by hand) -->", "<!-- scaling: end -->"
+MARKERS = Markers("<!-- scaling: begin (written by the study, not by hand) -->", "<!-- scaling: end -->")
 WORST_CASE = {  # exponents of ε, d and δ in the theorems' bounds
     "gfm": (-4.0, 1.5, -1.0),
     "gfm+": (-3.0, 1.5, -1.0),
@@ -44,22 +44,16 @@ def write(record: Record, out: Path, docs: Path | None = None) -> None:
     """Leave scaling.md and scaling.png in `out`, and the tables in the marked block of `docs`."""
     from studies.scaling.figure import draw
 
-    text = tables(record)
-    (out / "scaling.md").write_text(text)
+    leave(tables(record), out / "scaling.md", docs, MARKERS)
     if record["tuned"]:
         draw(record, out / "scaling.png")
-    if docs is not None:
-        fill(docs, BEGIN, END, text)
 
 
 def tables(record: Record) -> str:
     """Return all tables, with the command that made their numbers."""
-    quick = "--quick" in record["command"]
-    note = (
-        " **These numbers come from the quick form, on tiny grids: they show the layout, not results.**"
-        if quick
-        else ""
-    )
+    note = ""
+    if record["quick"]:
+        note = " **These numbers come from the quick form, on tiny grids: they show the layout, not results.**"
     parts = [
         f"Made by `{record['command']}`, {record['cpu_seconds'] / 60:.0f} minutes of processor time; numbers in "
         f"`scaling.json`.{note}",
@@ -168,7 +162,7 @@ def _theorems(record: Record) -> str:
         "dearest plan (≤: a worst case); measured / target is the largest over the problems, with the upper end of its "
         "95 % interval; it is E‖∇f_δ(x_out)‖²/ε² for GFM and its warm starts, the mean norm of a block's gradient over "
         "ε for O2NC (in brackets the exact distance), the exact distance over ε for the others. Lengths of planned "
-        "runs are set by formula, so no exponent follows from them.\n\n" + _table(head, lines)
+        "runs are set by formula, so no exponent follows from them.\n\n" + markdown(head, lines)
     )
 
 
@@ -176,7 +170,7 @@ def _verdict(rows: list[Record]) -> list[str]:
     if not rows:
         return ["", "", ""]
     most = max(row["evaluations"] for row in rows)
-    cost = ("≤ " if "probability" in rows[0]["claim"] else "") + written(most)
+    cost = ("≤ " if rows[0]["at_most"] else "") + written(most)
     run = [row for row in rows if row["runs"]]
     if not run:
         return [cost, "above 10⁸: not run", ""]
@@ -185,14 +179,14 @@ def _verdict(rows: list[Record]) -> list[str]:
     text = f"{worst[0]:.2g}" if worst[0] else "0"
     if worst[1] > worst[0]:
         text += f" (≤ {worst[1]:.2g})"
-    if "block" in rows[0]["claim"]:
+    if rows[0]["quantity"] == BLOCK_NORM:
         text += f" [{max(row['distance'] / row['epsilon'] for row in run):.2g}]"
     return [cost, text, f"{sum(high <= 1 for _, high in shares)}/{len(run)}"]
 
 
 def measured(row: Record) -> tuple[float, float]:
     """Return a planned row's mean as a share of its target, and the upper end of that by two standard errors."""
-    target = row["epsilon"] ** 2 if "²" in row["claim"] else row["epsilon"]
+    target = row["epsilon"] ** 2 if row["quantity"] == SQUARED_NORM else row["epsilon"]
     return row["mean"] / target, (row["mean"] + 2 * (row["stderr"] or 0.0)) / target
 
 
@@ -203,7 +197,7 @@ def _exponents(record: Record) -> str:
         for axis, theory in zip(AXES, WORST_CASE.get(method, (None,) * 3), strict=True):
             fits = [_fit(cells(record, terrain, method, axis)) for terrain in record["terrains"]]
             lines.append([method, SIGNS[axis], "" if theory is None else f"{theory:+.1f}", *fits])
-    return _table(head, lines)
+    return markdown(head, lines)
 
 
 def _fit(pairs: list[tuple[float, Record]]) -> str:
@@ -236,7 +230,7 @@ def _times(record: Record, terrain: str) -> str:
             a, b = rows.get(over), rows.get(under)
             line.append("" if a is None or b is None else _quotient(ratio(a["evaluations"], b["evaluations"])))
         lines.append(line)
-    return _table(head, lines)
+    return markdown(head, lines)
 
 
 def _quotient(found: dict[str, Any]) -> str:
@@ -270,14 +264,9 @@ def _reasons(record: Record) -> str:
     return (
         "Means over the reporting seeds. The ratio is E‖g(x_t; S) − g(x_{t−1}; S)‖²/E‖g(x_t; S)‖²: below one half a "
         "correction carries less noise than a fresh batch. v is what the step goes along; for GFM it is one estimate, "
-        "and E‖g‖² stands for its variance.\n\n" + _table(head, lines)
+        "and E‖g‖² stands for its variance.\n\n" + markdown(head, lines)
     )
 
 
 def _methods(record: Record) -> list[str]:
     return list(dict.fromkeys(cell["method"] for cell in record["tuned"].values()))
-
-
-def _table(head: list[str], lines: Iterable[list[str]]) -> str:
-    rows = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    return "\n".join(rows + ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines])

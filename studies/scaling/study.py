@@ -16,21 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from studies.record import Refusal, check_markers, provenance
+from studies.record import Refusal, command, provenance, write_whole
 from studies.scaling import planned, tuned
 from studies.scaling.problems import TERRAINS
 
 FILE = "scaling.json"
+VERSION = 1  # of the computation: to be raised when the same settings give other numbers
 
 
 def run(out: Path, *, quick: bool = False, docs: Path | None = None, workers: int | None = None) -> dict[str, Any]:
     """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`."""
     from studies.scaling import report
 
-    check_markers(docs, report.BEGIN, report.END)
+    report.MARKERS.check(docs)
     seeds, tuning = (planned.QUICK, tuned.QUICK) if quick else (planned.FULL, tuned.FULL)
-    command = "python -m studies scaling" + (" --quick" if quick else "")
-    record = work(out, seeds, tuning, command, workers=workers or os.cpu_count() or 1, say=partial(print, flush=True))
+    threads = workers or os.cpu_count() or 1
+    record = work(out, seeds, tuning, quick=quick, workers=threads, say=partial(print, flush=True))
     report.write(record, out, docs)
     return record
 
@@ -39,8 +40,8 @@ def work(
     out: Path,
     seeds: planned.Seeds,
     tuning: tuned.Tuning,
-    command: str,
     *,
+    quick: bool = False,
     workers: int = 1,
     say: Callable[[str], Any] = lambda text: None,
 ) -> dict[str, Any]:
@@ -49,7 +50,9 @@ def work(
         raise ValueError("A seed that tunes must not report.")
     settings = json.loads(json.dumps({"planned": asdict(seeds), "tuned": asdict(tuning)}))
     record = _begun(out, settings) or {
-        **provenance(command),
+        **provenance(command("scaling", quick=quick)),
+        "version": VERSION,
+        "quick": quick,
         "settings": settings,
         "terrains": {name: terrain.text for name, terrain in TERRAINS.items()},
         "cpu_seconds": 0.0,
@@ -57,8 +60,9 @@ def work(
         "tuned": {},
     }
     jobs: list[tuple[str, str, Callable[[], dict[str, Any]]]] = []
-    for label, name, epsilon in planned.units(seeds):
-        jobs.append(("planned", f"{label}, {name}, {epsilon:g}", partial(planned.measure, label, name, epsilon, seeds)))
+    for unit in planned.units(seeds):
+        key = f"{unit.label}, {unit.problem}, {unit.epsilon:g}"
+        jobs.append(("planned", key, partial(planned.measure, unit, seeds)))
     for terrain in TERRAINS:
         for d, delta in tuning.places():
             for method in tuned.METHODS:
@@ -84,17 +88,16 @@ def save(record: dict[str, Any], out: Path) -> None:
     for part in ("planned", "tuned"):
         rows = [f"  {json.dumps(key)}: {json.dumps(row, ensure_ascii=False)}" for key, row in record[part].items()]
         lines.append(f' "{part}": {{\n' + ",\n".join(rows) + "\n }")
-    new = out / f"{FILE}.new"
-    new.write_text(",\n".join(lines) + "\n}\n")
-    new.replace(out / FILE)
+    write_whole(out / FILE, ",\n".join(lines) + "\n}\n")
 
 
 def _begun(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what an earlier run of the same settings has done; results of others are neither mixed in nor lost."""
+    """Return what an earlier run with the same settings has done; results of others are neither mixed in nor lost."""
     path = out / FILE
     if not path.exists():
         return None
     record: dict[str, Any] = json.loads(path.read_text())
-    if record.get("settings") != settings:
-        raise Refusal(f"{path} holds results with other settings: move it away, or choose another folder.")
+    if (record.get("version"), record.get("settings")) != (VERSION, settings):
+        said = f"{path} holds results with other settings, or of another version of the study"
+        raise Refusal(f"{said}: move it away, or choose another folder.")
     return record

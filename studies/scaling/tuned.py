@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.oracle import Array
+from studies import Array
 from studies.scaling.problems import TERRAINS, N, Terrain
 
 GROWTH = 1.03
@@ -120,7 +120,7 @@ class Ground:
         step = float(setting.get("step", 0.0))
         if method == "gfm+":
             kernels.hit_gfm_plus(self.args, rng, N, x, step, int(setting["m"]), int(setting["b"]), *common)
-        elif method.startswith("zo-o2nc"):
+        elif method in ("zo-o2nc ogd", "zo-o2nc adagrad"):
             kernels.hit_zo_o2nc(self.args, rng, N, x, step, int(setting["M"]), *common)
         else:
             kernels.hit_gfm(self.args, rng, N, x, step, method == "gfm decayed", *common)

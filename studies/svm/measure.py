@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc
 
+import goldstein as gs
 from goldstein.estimate.smoothing import sphere
-from goldstein.methods import GFMPlus
-from goldstein.oracle import Array, Query
 from goldstein.problems.svm import SVM
+from studies import Array
 
 FIRST_STEPS = (1.0, 0.1, 0.01, 0.001)  # of the first-order runs
 PENALTIES = (1.0, 10.0, 100.0)  # C of liblinear
@@ -82,7 +82,7 @@ class SmoothedGradient:
 
 
 def variance(
-    svm: SVM, method: GFMPlus, points: list[Array], *, seed: int, steps: int = 1000, least: int = 10
+    svm: SVM, method: gs.GFMPlus, points: list[Array], *, seed: int, steps: int = 1000, least: int = 10
 ) -> list[dict[str, float]]:
     """Measure the error of GFM+'s estimate v at points of a run, against that of plain batches at equal cost.
 
@@ -120,7 +120,7 @@ def variance(
 
 
 def _epoch(
-    svm: SVM, method: GFMPlus, gradient: SmoothedGradient, x: Array, seed: list[int]
+    svm: SVM, method: gs.GFMPlus, gradient: SmoothedGradient, x: Array, seed: list[int]
 ) -> tuple[list[float], float]:
     """Return ‖v_t − ∇f_δ(x_t)‖² for each step of one epoch from x, and the same for the mean of the errors."""
     run, errors = method.start(x, rng=np.random.default_rng(seed), sample=svm.oracle.sample), []
@@ -128,7 +128,7 @@ def _epoch(
     for _ in range(method.epoch_length):
         query = run.ask()
         assert query is not None
-        run.tell(query, svm.oracle.evaluate(query))
+        run.tell(query, svm.oracle.evaluate(query).values)
         state: Any = run.state
         error = state.v - gradient(state.x_prev)
         errors.append(float(error @ error))
@@ -140,5 +140,5 @@ def _second_moment(svm: SVM, x: Array, delta: float, rng: np.random.Generator) -
     """Return the mean of ‖g(x; w, ξ)‖² over fresh pairs."""
     assert svm.oracle.sample is not None
     w, i = sphere(rng, PAIRS_MEASURED, x.size), svm.oracle.sample(rng, PAIRS_MEASURED)
-    plus, minus = (svm.oracle.evaluate(Query(x + sign * delta * w, i)) for sign in (1, -1))
+    plus, minus = (svm.oracle.evaluate(gs.Query(x + sign * delta * w, i)).values for sign in (1, -1))
     return float(np.mean((x.size / (2 * delta) * (plus - minus)) ** 2))

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.oracle import Array
 from goldstein.problems.svm import SVM
+from studies import Array
 
 
 @dataclass(frozen=True)

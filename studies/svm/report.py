@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from studies.record import fill, write_whole
+from studies.report import Markers, in_words, leave, markdown, show
 from studies.svm.study import CHARGED, EVALUATED
 
-BEGIN, END = "<!-- svm: begin -->", "<!-- svm: end -->"
+MARKERS = Markers("<!-- svm: begin -->", "<!-- svm: end -->")
 STYLES: dict[str, dict[str, Any]] = {
     "GFM": {"color": "C0"},
     "GFM+": {"color": "C1", "linestyle": (0, (5, 2))},
@@ -22,7 +24,6 @@ STYLES: dict[str, dict[str, Any]] = {
     CHARGED: {"color": "black", "linestyle": "--"},
     EVALUATED: {"color": "black", "linestyle": ":"},
 }
-SIGNS = {"eta": "η"}
 AXIS = "evaluations of F(x; ξ); black, dashed: as charged"
 
 Results = Mapping[str, Any]
@@ -30,23 +31,10 @@ Results = Mapping[str, Any]
 
 def write(results: Results, out: Path, docs: Path | None = None) -> None:
     """Leave figure.png and table.md in `out`, print the losses, and fill the markers of `docs` if it is named."""
-    from rich.console import Console
-    from rich.table import Table
-
-    text = block(results)
-    write_whole(out / "table.md", text)
+    leave(block(results), out / "table.md", docs, MARKERS)
     figure(results, out / "figure.png")
-    if docs is not None:
-        fill(docs, BEGIN, END, text)
-    head, rows = _losses(results)
-    table = Table(title="Full loss at the end of the budget, mean ± standard deviation over seeds")
-    for name in head:
-        table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console = Console()
-    console.print(table)
-    console.print(f"Figure, all tables and numbers: {out}", highlight=False)
+    show("Full loss at the end of the budget, mean ± standard deviation over seeds", *_losses(results))
+    print(f"Figure, all tables and numbers: {out}")
 
 
 def block(results: Results) -> str:
@@ -59,7 +47,7 @@ def block(results: Results) -> str:
     )
     for key, code in results.get("again", {}).items():
         head += f" {key} was run again since, with changed code ({code}; all the rest: {results['code']})."
-    parts = [head, _claims(results), _sets(results), LOSSES, _table(*_losses(results)), _settings(results)]
+    parts = [head, _claims(results), _sets(results), LOSSES, markdown(*_losses(results)), _settings(results)]
     return "\n\n".join([*parts, _verdicts(results), _unseen(results), _public(results), _variance(results)]) + "\n"
 
 
@@ -103,7 +91,7 @@ def _claims(results: Results) -> str:
 
 def _verdict(sets: Mapping[str, Any], key: str) -> str:
     """Say on how many data sets the claim of faster convergence holds, by two standard errors."""
-    holds = sum("(lower)" in _compare(its[key], its["GFM"]) for its in sets.values())
+    holds = sum(_compare(its[key], its["GFM"]).verdict == "lower" for its in sets.values())
     return f"**The claim holds on {holds} of {len(sets)}.**"
 
 
@@ -142,9 +130,9 @@ def _auto(datasets: Mapping[str, Any]) -> tuple[int, int]:
 
 def _words(sets: Mapping[str, Any], key: str) -> str:
     """Say on how many data sets a method ends lower than GFM, level with it, or higher."""
-    said = [_compare(its[key], its["GFM"]) for its in sets.values()]
-    low, level = (sum(f"({word})" in it for it in said) for word in ("lower", "level"))
-    return f"lower on {low} of {len(said)}, level on {level} and higher on {len(said) - low - level}"
+    verdicts = Counter(_compare(its[key], its["GFM"]).verdict for its in sets.values())
+    lower, level = verdicts["lower"], verdicts["level"]
+    return f"lower on {lower} of {len(sets)}, level on {level} and higher on {len(sets) - lower - level}"
 
 
 def _sets(results: Results) -> str:
@@ -154,7 +142,7 @@ def _sets(results: Results) -> str:
         rows.append([name, f"{part['n']:,}", str(part["d"]), f"{part['pairs']:,}", *(f"{loss:.4g}" for loss in losses)])
     head = ["data", "n", "d", "budget in pairs", "loss at the start", "liblinear", "subgradient descent"]
     title = "The problems, the bias counted in d, and the lowest loss that two first-order solvers reach."
-    return f"{title}\n\n{_table(head, rows)}"
+    return f"{title}\n\n{markdown(head, rows)}"
 
 
 LOSSES = (
@@ -174,7 +162,7 @@ def _settings(results: Results) -> str:
     sets = results["datasets"].values()
     rows = [[key, *(_chosen(part["methods"][key]) for part in sets)] for key in STYLES]
     title = "Settings chosen, and the steps that the budget buys with them."
-    return f"{title}\n\n{_table(['method', *results['datasets']], rows)}"
+    return f"{title}\n\n{markdown(['method', *results['datasets']], rows)}"
 
 
 def _verdicts(results: Results) -> str:
@@ -185,10 +173,10 @@ def _verdicts(results: Results) -> str:
         rows.append(
             [
                 name,
-                *(_compare(its[key], its["GFM"]) for key in ("GFM+", "GFM+, m > 1")),
+                *(str(_compare(its[key], its["GFM"])) for key in ("GFM+", "GFM+, m > 1")),
                 *(_share(_reached(its[key], its["GFM"])) for key in ("GFM+", "GFM+, m > 1")),
                 *(f"{_ratio(_std(its[key]), _std(its['GFM'])):.2f}" for key in ("GFM+", "GFM+, m > 1")),
-                _compare(its["auto"], best),
+                str(_compare(its["auto"], best)),
                 "yes" if _mean(its["auto"]) <= _mean(best) + _std(best) else "no",
             ]
         )
@@ -208,7 +196,7 @@ def _verdicts(results: Results) -> str:
         "loss is that of GFM's end, and ratios of the standard deviations over seeds. A difference within two standard "
         "errors is called level. GFM+ with m = 1 is GFM with batches of b."
     )
-    return f"{title}\n\n{_table(head, rows)}"
+    return f"{title}\n\n{markdown(head, rows)}"
 
 
 def _unseen(results: Results) -> str:
@@ -221,7 +209,7 @@ def _unseen(results: Results) -> str:
         f"standardised). auto is no worse than the better of GFM and GFM+ plus one standard deviation on {within} of "
         f"{len(sets)}, and below it on {below}."
     )
-    return f"{title}\n\n{_table(['method', *sets], rows)}"
+    return f"{title}\n\n{markdown(['method', *sets], rows)}"
 
 
 def _public(results: Results) -> str:
@@ -230,11 +218,11 @@ def _public(results: Results) -> str:
         its = part["methods"]
         charged, made = its[CHARGED]["charged"], its[CHARGED]["evaluated"]
         ratio = f"{_ratio(made, charged):,.0f}"
-        verdicts = [_compare(its[key], its["GFM"]) for key in (CHARGED, EVALUATED)]
+        verdicts = [str(_compare(its[key], its["GFM"])) for key in (CHARGED, EVALUATED)]
         rows.append([name, verdicts[0], f"{charged:,.0f}", f"{made:,.0f}", ratio, verdicts[1]])
     head = ["data", "as charged − GFM", "pairs charged", "pairs evaluated", "ratio", "as evaluated − GFM"]
     title = "The convention of the public code against GFM, with the budget counted as it charges and as it evaluates."
-    return f"{title}\n\n{_table(head, rows)}"
+    return f"{title}\n\n{markdown(head, rows)}"
 
 
 def _variance(results: Results) -> str:
@@ -251,7 +239,7 @@ def _variance(results: Results) -> str:
                 f"{it['epoch'] / (it['plain'] / m):.2g}",
                 f"{it['signal']:.3g}",
             )
-            rows.append([name, _setting(measured["setting"]), f"{share:.0%}", *numbers])
+            rows.append([name, in_words(measured["setting"]), f"{share:.0%}", *numbers])
     steps = ["error of v", "plain batch"]
     epochs = ["over an epoch: mean of v", "mean of plain batches", "their ratio"]
     title = (
@@ -259,7 +247,7 @@ def _variance(results: Results) -> str:
         "a step of GFM+; the same for the mean over the m steps of an epoch, in which errors of v add up and those of "
         "independent batches cancel. ∇f_δ is worked out exactly."
     )
-    return f"{title}\n\n{_table(['data', 'setting', 'of the run', *steps, *epochs, '‖∇f_δ‖²'], rows)}"
+    return f"{title}\n\n{markdown(['data', 'setting', 'of the run', *steps, *epochs, '‖∇f_δ‖²'], rows)}"
 
 
 def figure(results: Results, path: Path) -> Path:
@@ -324,26 +312,36 @@ def _share(share: float) -> str:
     return "never" if np.isinf(share) else f"{share:.0%}"
 
 
-def _compare(it: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Compare the ends of two methods' runs, seed by seed."""
+@dataclass(frozen=True)
+class Comparison:
+    """How the ends of two methods' runs differ: "lower", "level" or "higher", or "diverged" when one has no end."""
+
+    verdict: str
+    difference: float = np.nan
+    error: float = np.nan
+    identical: bool = False
+
+    def __str__(self) -> str:
+        if self.verdict == "diverged":
+            return "diverged"
+        if self.identical:
+            return "the same runs (level)"
+        return f"{self.difference:+.4f} ± {self.error:.4f} ({self.verdict})"
+
+
+def _compare(it: Mapping[str, Any], other: Mapping[str, Any]) -> Comparison:
+    """Compare the ends of two methods' runs, seed by seed; a difference within two standard errors is level."""
     if it["mean"] is None or other["mean"] is None:
-        return "diverged"
+        return Comparison("diverged")
     if it["ends"] == other["ends"]:
-        return "the same runs (level)"
-    apart = np.array(it["ends"]) - np.array(other["ends"])
-    difference, error = float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(apart.size))
-    word = "level" if abs(difference) <= 2 * error else "lower" if difference < 0 else "higher"
-    return f"{difference:+.4f} ± {error:.4f} ({word})"
+        return Comparison("level", 0.0, 0.0, identical=True)
+    differences = np.array(it["ends"]) - np.array(other["ends"])
+    mean = float(differences.mean())
+    error = float(differences.std(ddof=1) / np.sqrt(differences.size))
+    if abs(mean) <= 2 * error:
+        return Comparison("level", mean, error)
+    return Comparison("lower" if mean < 0 else "higher", mean, error)
 
 
 def _chosen(it: Mapping[str, Any]) -> str:
-    return f"{_setting(it['setting'])}: {it['steps']:,.0f}"
-
-
-def _setting(setting: Mapping[str, float]) -> str:
-    return ", ".join(f"{SIGNS.get(key, key)} = {value:g}" for key, value in setting.items()) or "untuned"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    return f"{in_words(it['setting'])}: {it['steps']:,.0f}"

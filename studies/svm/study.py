@@ -7,11 +7,8 @@ a method asks for counts. The full loss is for the curves only and is not counte
 
 from __future__ import annotations
 
-import json
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -20,18 +17,16 @@ from typing import Any
 
 import numpy as np
 
+import goldstein as gs
 from goldstein import datasets
-from goldstein.methods import GFM, ZOO2NC, GFMPlus
-from goldstein.minimize import minimize
-from goldstein.oracle import Array
 from goldstein.problems.svm import SVM, capped_l1_svm
-from goldstein.run.result import Result
 from goldstein.steps import LinearDecay
-from studies.cells import Cells
-from studies.record import check_markers, code, earlier, provenance, write_whole
+from studies import Array, record
 from studies.svm import measure, public_convention
 from studies.svm.public_convention import PublicGFMPlus, PublicRun
+from studies.work import Piece, Work, study_bar
 
+VERSION = 1  # of the computation: to be raised when the same settings, problem, budget and seed give other numbers
 DELTA = 0.001
 PASSES = {"a9a": 10, "w8a": 10, "covtype": 10, "ijcnn1": 10, "mushrooms": 50, "phishing": 200}
 STEP_SIZES = (0.1, 0.01, 0.001)
@@ -39,15 +34,16 @@ SIZES = (1, 10, 100)  # m and b
 BLOCKS = (10, 100, 1000)  # M of ZO-O2NC: a block of one step never moves
 PUBLIC_MOST = 1000  # largest b' of the public convention, which takes b'² pairs for each large batch
 POINTS = 50  # of a curve
+MEASURED_AT = (0, 0.1, 0.5, 1)  # shares of a run at which the variance is measured
 CHARGED, EVALUATED = "public code, as charged", "public code, as evaluated"
 
 Setting = dict[str, float]
-Run = Callable[[SVM, Setting, int, int], dict[str, Any]]
+Run = Callable[[SVM, Any, int, int], dict[str, Any]]
 Problems = Callable[[], Iterator[tuple[str, SVM, int]]]
 
 
 @dataclass(frozen=True)
-class Scale:
+class Runs:
     """How much of the study is run: a share of each budget, and on which seeds."""
 
     share: float
@@ -58,16 +54,20 @@ class Scale:
     measured_epochs: int
 
 
-FULL = Scale(1.0, tuple(range(1000, 1003)), tuple(range(20)), 5_000_000, 1000, 10)
-QUICK = Scale(0.1, (1000,), tuple(range(5)), 500_000, 200, 2)
+FULL = Runs(1.0, tuple(range(1000, 1003)), tuple(range(20)), 5_000_000, 1000, 10)
+QUICK = Runs(0.1, (1000,), tuple(range(5)), 500_000, 200, 2)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One curve of the study: the settings to choose from and how one is run; entries of one family share runs."""
+    """One curve of the study: the settings to choose from, the method that one makes, and how that is run.
+
+    Entries of one family share runs.
+    """
 
     family: str
     grid: tuple[Setting, ...]
+    build: Callable[[Setting], Any]
     run: Run
 
 
@@ -79,34 +79,38 @@ def entries() -> dict[str, Entry]:
     public = tuple(setting for setting in plus if setting["m"] * setting["b"] <= PUBLIC_MOST)
     blocks = tuple({"D": D, "M": M, "b": b} for D, M, b in product(STEP_SIZES, BLOCKS, SIZES))
     return {
-        "GFM": Entry("GFM", gfm, partial(_solve, lambda s: GFM(DELTA, s["eta"]))),
-        "GFM+": Entry("GFM+", plus, partial(_solve, gfm_plus)),
-        "GFM+, m > 1": Entry("GFM+", recursive, partial(_solve, gfm_plus)),
-        "GFM, decay": Entry("GFM, decay", gfm, partial(_solve, lambda s: GFM(DELTA, LinearDecay(s["eta"])))),
-        "ZO-O2NC": Entry("ZO-O2NC", blocks, partial(_solve, _zo_o2nc)),
-        "auto": Entry("auto", ({},), partial(_solve, lambda _: "auto")),
-        CHARGED: Entry(CHARGED, public, _solve_charged),
-        EVALUATED: Entry(EVALUATED, public, _solve_evaluated),
+        "GFM": Entry("GFM", gfm, lambda s: gs.GFM(DELTA, s["eta"]), _solve),
+        "GFM+": Entry("GFM+", plus, gfm_plus, _solve),
+        "GFM+, m > 1": Entry("GFM+", recursive, gfm_plus, _solve),
+        "GFM, decay": Entry("GFM, decay", gfm, lambda s: gs.GFM(DELTA, LinearDecay(s["eta"])), _solve),
+        "ZO-O2NC": Entry("ZO-O2NC", blocks, _zo_o2nc, _solve),
+        "auto": Entry("auto", ({},), lambda _: "auto", _solve),
+        CHARGED: Entry(CHARGED, public, _public, _solve_charged),
+        EVALUATED: Entry(EVALUATED, public, _public, _solve_evaluated),
     }
 
 
-def gfm_plus(setting: Setting) -> GFMPlus:
+def gfm_plus(setting: Setting) -> gs.GFMPlus:
     """Return Algorithm 2 with b' = mb; m = 1 is GFM with batches of b."""
-    return GFMPlus(DELTA, setting["eta"], int(setting["m"]), int(setting["b"]))
+    return gs.GFMPlus(DELTA, setting["eta"], int(setting["m"]), int(setting["b"]))
 
 
-def _zo_o2nc(setting: Setting) -> ZOO2NC:
+def _zo_o2nc(setting: Setting) -> gs.ZOO2NC:
     """Return ZO-O2NC with the other methods' smoothing radius; AdaGrad-norm needs no η, so D takes its place."""
-    D, M = setting["D"], int(setting["M"])
-    return ZOO2NC(DELTA + M * D, M, batch_size=int(setting["b"]), rho=DELTA, displacement=D)
+    D = setting["D"]
+    M = int(setting["M"])
+    return gs.ZOO2NC(DELTA + M * D, M, batch_size=int(setting["b"]), rho=DELTA, displacement=D)
 
 
-def _solve(build: Callable[[Setting], Any], svm: SVM, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
-    """Run a method of the library; keep its points and work out the full loss at some of them when it is over."""
-    kept: list[Array] = []
-    result = solve(svm, build(setting), seed, 2 * pairs, kept)
-    some = np.unique(np.linspace(0, len(kept) - 1, POINTS).round().astype(int))
-    losses = svm.value(np.array([*(kept[k] for k in some), result.x]))
+def _public(setting: Setting) -> PublicGFMPlus:
+    return PublicGFMPlus(DELTA, setting["eta"], int(setting["m"]), int(setting["b"]))
+
+
+def _solve(svm: SVM, method: Any, seed: int, pairs: int) -> dict[str, Any]:
+    """Run a method of the library, and work out the full loss at some of its points when it is over."""
+    result, points = solve(svm, method, seed, 2 * pairs)
+    some = np.unique(np.linspace(0, len(points) - 1, POINTS).round().astype(int))
+    losses = svm.value(np.array([*(points[k] for k in some), result.x]))
     return {
         "nfev": [*result.history.nfev[some].tolist(), result.nfev],
         "loss": losses.tolist(),
@@ -115,31 +119,29 @@ def _solve(build: Callable[[Setting], Any], svm: SVM, setting: Setting, seed: in
     }
 
 
-def solve(svm: SVM, method: Any, seed: int, max_evals: int, kept: list[Array]) -> Result:
-    """Run a method in machine code; `kept` takes its point at each record of the history."""
+def solve(svm: SVM, method: Any, seed: int, max_evals: int) -> tuple[gs.Result, list[Array]]:
+    """Run a method in machine code; return its result, and its point at each record of the history."""
+    points: list[Array] = []
 
-    def keep(x: Array) -> float:
-        kept.append(x)
-        return np.nan
+    def keep(intermediate_result: gs.Result) -> None:
+        points.append(intermediate_result.x.copy())
 
-    return minimize(svm.compiled, svm.x0, method, max_evals=max_evals, rng=seed, monitor=keep, compiled=True)
+    result = gs.minimize(svm.compiled, svm.x0, method, max_evals=max_evals, rng=seed, callback=keep, compiled=True)
+    if len(points) < len(result.history.nfev):  # a last record, made when the run was over
+        points.append(result.x)
+    return result, points
 
 
-def _solve_charged(svm: SVM, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
+def _solve_charged(svm: SVM, method: PublicGFMPlus, seed: int, pairs: int) -> dict[str, Any]:
     """Run the convention of the public code within so many pairs as it charges them."""
-    run = public_convention.run(svm, _public(setting), seed=seed, pairs=pairs, records=POINTS)
+    run = public_convention.run(svm, method, seed=seed, pairs=pairs, records=POINTS)
     return _public_result(svm, run, run.charged)
 
 
-def _solve_evaluated(svm: SVM, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
+def _solve_evaluated(svm: SVM, method: PublicGFMPlus, seed: int, pairs: int) -> dict[str, Any]:
     """Run the same within so many pairs as it evaluates, Q for each one charged."""
-    method = _public(setting)
     run = public_convention.run(svm, method, seed=seed, pairs=pairs // method.samples, records=POINTS)
     return _public_result(svm, run, run.evaluated)
-
-
-def _public(setting: Setting) -> PublicGFMPlus:
-    return PublicGFMPlus(DELTA, setting["eta"], int(setting["m"]), int(setting["b"]))
 
 
 def _public_result(svm: SVM, run: PublicRun, pairs: list[int]) -> dict[str, Any]:
@@ -171,15 +173,14 @@ def unseen() -> Iterator[tuple[str, SVM, int]]:
         yield name, svm, passes * len(svm.labels)
 
 
-class Study:
-    """The study on its way: what is done is in `cells`, what is not is run on as many threads as there are cores."""
+class SVMStudy:
+    """The study on its way, on one data set after another."""
 
-    def __init__(
-        self, out: Path, scale: Scale, jobs: int | None, advance: Callable[[float], Any], only: Sequence[str] = ()
-    ) -> None:
-        self.cells, self.scale, self.advance = Cells(out / "cells"), scale, advance
+    def __init__(self, work: Work, scale: Runs, only: Sequence[str] = ()) -> None:
         known = entries()
-        self.jobs, self.entries = jobs or os.cpu_count() or 1, {key: known[key] for key in only or known}
+        self.work = work
+        self.scale = scale
+        self.entries = {key: known[key] for key in only or known}
 
     def cost(self, svm: SVM, pairs: int) -> float:
         """Return about how long a data set takes, in units of which a pair of values takes d + 100."""
@@ -235,43 +236,45 @@ class Study:
     def _runs(
         self, name: str, svm: SVM, entry: Entry, tasks: Sequence[tuple[Setting, int]], pairs: int
     ) -> list[dict[str, Any]]:
-        """Return the runs with these settings and seeds, in that order; those that are saved are not run again."""
-        specs = [self._spec(name, svm, entry.family, setting, seed, pairs) for setting, seed in tasks]
-        results = [self.cells.get(spec) for spec in specs]
-        missing = [k for k, result in enumerate(results) if result is None]
-        self.advance(self._unit(svm, pairs) * (len(tasks) - len(missing)))
-        pool = ThreadPoolExecutor(self.jobs)
-        try:
-            futures = {pool.submit(entry.run, svm, tasks[k][0], tasks[k][1], pairs): k for k in missing}
-            for future in as_completed(futures):
-                k = futures[future]
-                results[k] = self.cells.put(specs[k], future.result())
-                self.advance(self._unit(svm, pairs))
-        finally:
-            pool.shutdown(cancel_futures=True)
-        return [result for result in results if result is not None]
+        """Return the runs with these settings and seeds, in that order."""
+        return self.work.all([self._piece(name, svm, entry, setting, seed, pairs) for setting, seed in tasks])
+
+    def _piece(self, name: str, svm: SVM, entry: Entry, setting: Setting, seed: int, pairs: int) -> Piece:
+        method = entry.build(setting)
+        spec = self._spec(name, svm, entry.family, setting, method, seed, pairs)
+        return Piece(spec, self._unit(svm, pairs), lambda _: entry.run(svm, method, seed, pairs))
 
     def _reference(self, name: str, svm: SVM) -> dict[str, Any]:
         steps = self.scale.reference_steps
-        spec = self._spec(name, svm, "reference", {}, 0, 0) | {"steps": steps}
-        return self.cells.get(spec) or self.cells.put(spec, measure.reference(svm, steps))
+        spec = {**self._problem(name, svm), "what": "reference", "steps": steps}
+        return self.work.one(Piece(spec, 0.0, lambda _: measure.reference(svm, steps)))
 
     def _variance(self, name: str, svm: SVM, setting: Setting, pairs: int) -> dict[str, Any]:
         """Measure the noise of GFM+ at the start, at a tenth, at half and at the end of one of its tuning runs."""
-        seed, length = self.scale.tuning[0], {"steps": self.scale.measured_steps, "least": self.scale.measured_epochs}
-        spec = self._spec(name, svm, "variance", setting, seed, pairs) | length
-        saved = self.cells.get(spec)
-        if saved is None:
-            kept: list[Array] = []
-            solve(svm, gfm_plus(setting), seed, 2 * pairs, kept)
-            points = [kept[round(share * (len(kept) - 1))] for share in (0, 0.1, 0.5, 1)]
-            rows = measure.variance(svm, gfm_plus(setting), points, seed=seed, **length)
-            saved = self.cells.put(spec, {"setting": setting, "at": [0, 0.1, 0.5, 1], "rows": rows})
-        return saved
+        seed = self.scale.tuning[0]
+        length = {"steps": self.scale.measured_steps, "least": self.scale.measured_epochs}
 
-    def _spec(self, name: str, svm: SVM, family: str, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
-        sizes = {"data": name, "n": len(svm.labels), "d": svm.dim, "pairs": pairs}
-        return {"what": family, "setting": setting, "seed": seed, **sizes, "delta": DELTA, "code": code()}
+        method = gfm_plus(setting)
+
+        def job(_: Any) -> dict[str, Any]:
+            run = solve(svm, method, seed, 2 * pairs)[1]
+            points = [run[round(share * (len(run) - 1))] for share in MEASURED_AT]
+            rows = measure.variance(svm, method, points, seed=seed, **length)
+            return {"setting": setting, "at": list(MEASURED_AT), "rows": rows}
+
+        spec = self._spec(name, svm, "variance", setting, method, seed, pairs) | length
+        return self.work.one(Piece(spec, 0.0, job))
+
+    def _spec(
+        self, name: str, svm: SVM, family: str, setting: Setting, method: Any, seed: int, pairs: int
+    ) -> dict[str, Any]:
+        """Return what determines a run: the method with all its settings, the problem, the seed and the budget."""
+        made = {"what": family, "setting": setting, "method": repr(method), "points": POINTS}
+        return {**made, **self._problem(name, svm), "seed": seed, "pairs": pairs}
+
+    def _problem(self, name: str, svm: SVM) -> dict[str, Any]:
+        constants = {"regularisation": svm.regularisation, "cap": svm.cap}
+        return {"version": VERSION, "data": name, "n": len(svm.labels), "d": svm.dim, **constants}
 
 
 def summary(runs: Sequence[Mapping[str, Any]], max_evals: int) -> dict[str, Any]:
@@ -306,7 +309,7 @@ def run(
     docs: Path | None = None,
     jobs: int | None = None,
     only: Sequence[str] = (),
-    scale: Scale | None = None,
+    scale: Runs | None = None,
     problems: Problems | None = None,
     other_problems: Problems | None = None,
 ) -> dict[str, Any]:
@@ -330,7 +333,6 @@ def run(
     scale, problems, other_problems : optional
         Another scale, and other problems than the six and the two unseen ones: name, problem, budget in pairs.
     """
-    from studies.bar import study_bar
     from studies.svm import report
 
     chosen = scale or (QUICK if quick else FULL)
@@ -340,14 +342,14 @@ def run(
         "tuning_seeds": list(chosen.tuning),
         "seeds": list(chosen.seeds),
     }
-    check_markers(docs, report.BEGIN, report.END)
-    results = earlier(out, only, entries(), about)
+    report.MARKERS.check(docs)
+    results = record.earlier(out, only, entries(), about)
     sets: dict[str, Any] = {}
     others: dict[str, Any] = {}
     with study_bar() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # settings of the grid that are too wild; their loss says it
         task = progress.add_task("loading", total=None)
-        study = Study(out, chosen, jobs, partial(progress.advance, task), only)
+        study = SVMStudy(Work(out, jobs, partial(progress.advance, task)), chosen, only)
         todo = [
             (part, name, svm, int(pairs * chosen.share))
             for part, source in ((sets, problems or partial(load, data)), (others, other_problems or unseen))
@@ -358,13 +360,12 @@ def run(
             progress.update(task, description=name)
             part[name] = study.methods(name, svm, pairs) if only else study.dataset(name, svm, pairs)
     if results is None:
-        made = provenance("python -m studies svm" + (" --quick" if quick else ""))
-        results = {**made, **about, "datasets": sets, "unseen": others}
+        made = record.provenance(record.command("svm", quick=quick))
+        results = {**made, "version": VERSION, **about, "datasets": sets, "unseen": others}
     else:
         for name, part in (results["datasets"] | results["unseen"]).items():
             part["methods"] |= (sets | others)[name]
-        results["again"] = results.get("again", {}) | dict.fromkeys(only, code())
-    write_whole(out / "results.json", json.dumps(results, ensure_ascii=False, separators=(",", ":")) + "\n")
+    record.save(results, out)
     report.write(results, out, docs)
     return results
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.attack.bar import Bar
 from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.loss import OUTPUTS
 from goldstein.attack.misclassified import Misclassified
@@ -287,7 +288,5 @@ def _labels(name: str, given: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDAr
 
 def _bar(progress: bool | Progress, n: int) -> AbstractContextManager[Progress]:
     if progress is True:
-        from goldstein.attack.bar import Bar
-
         return Bar(n)
     return nullcontext(progress if callable(progress) else lambda done, n: None)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein.attack.sheet import draw
 from goldstein.oracle import Array
 
 Flags = npt.NDArray[np.bool_]
@@ -119,6 +120,4 @@ class AttackResult:
         -------
         Path
         """
-        from goldstein.attack.sheet import draw
-
         return draw(self, Path(path), count)

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from goldstein.attack.result import AttackResult
 from goldstein.attack.tiles import layout
 
 
-def draw(result: AttackResult, path: Path, count: int) -> Path:
+class Pictures(Protocol):
+    """What a contact sheet shows of an attack."""
+
+    originals: npt.NDArray[Any]
+    x: npt.NDArray[np.float32]
+    success: npt.NDArray[np.bool_]
+    bounds: tuple[float, float]
+    labels: npt.NDArray[np.int64]
+    predicted: npt.NDArray[np.int64]
+    queries: npt.NDArray[np.int64]
+
+
+def draw(result: Pictures, path: Path, count: int) -> Path:
     """Write a picture with three rows and up to `count` columns."""
     from matplotlib.figure import Figure  # not pyplot, which has windows and a backend of its own
 

@@ -22,23 +22,45 @@ from goldstein.oracle.oracles import Meter, Oracle
 from goldstein.oracle.query import Answer, Query
 
 Catch = tuple[type[BaseException], ...]
-Placed = tuple[int, Query]
-Map = Callable[[Callable[[Placed], "PlacedAnswer"], Iterable[Placed]], Iterable["PlacedAnswer"]]
-PlacedAnswer = tuple[int, Answer]
+
+
+@dataclass
+class Part:
+    """Some rows of a query, and at which row they begin."""
+
+    place: int
+    query: Query
+
+
+@dataclass
+class Done:
+    """What became of a part: its answer, or the exception that broke it off after so many rows were begun."""
+
+    place: int
+    started: int
+    answer: Answer | None = None
+    error: BaseException | None = None
+
+
+Map = Callable[[Callable[[Part], Done], Iterable[Part]], Iterable[Done]]
 
 _task: Task | None = None
 
 
 @dataclass
 class Task:
-    """An oracle that answers the parts of a query."""
+    """An oracle that answers the parts of a query; it never raises, so that what was begun is always known."""
 
     oracle: Oracle
     catch: Catch
 
-    def __call__(self, part: Placed) -> PlacedAnswer:
-        place, query = part
-        return place, self.oracle.evaluate(query, self.catch)
+    def __call__(self, part: Part) -> Done:
+        meter = Meter()
+        try:
+            answer = self.oracle.evaluate(part.query, self.catch, meter)
+        except BaseException as error:
+            return Done(part.place, meter.started, error=error)
+        return Done(part.place, meter.started, answer)
 
 
 def _employ(task: Task) -> None:
@@ -55,7 +77,7 @@ def _leave_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _work(part: Placed) -> PlacedAnswer:
+def _work(part: Part) -> Done:
     assert _task is not None
     return _task(part)
 
@@ -106,7 +128,8 @@ class Evaluator:
         if isinstance(workers, int | np.integer):
             self._parts = self._parts if workers == -1 else int(workers)
             self._pool = ProcessPoolExecutor(self._parts, initializer=_employ, initargs=(Task(oracle, catch),))
-            self._map = lambda _, parts: self._pool.map(_work, parts)  # type: ignore[union-attr]
+            submitting = _submitting(self._pool)
+            self._map = lambda _, parts: submitting(_work, parts)
         elif hasattr(workers, "submit"):
             self._map = _submitting(workers)
         else:
@@ -114,22 +137,36 @@ class Evaluator:
 
     @property
     def started(self) -> int:
-        """Rows of the last query that were begun."""
+        """Rows of the query at hand that were begun."""
         return self._meter.started
+
+    @started.setter
+    def started(self, rows: int) -> None:
+        self._meter.started = rows
 
     def __call__(self, query: Query) -> Answer:
         """Answer a query; row order is kept."""
-        self._meter.started = 0
+        self.started = 0
         if self._map is None or len(query) < 2:
             return self.oracle.evaluate(query, self.catch, self._meter)
         edges = np.linspace(0, len(query), min(self._parts, len(query)) + 1).astype(int).tolist()
-        parts = [(first, query.rows(first, last)) for first, last in pairwise(edges)]
-        self._meter.started = len(query)
-        answers = dict(self._map(Task(self.oracle, self.catch), parts))
-        if sorted(answers) != edges[:-1]:
-            raise RuntimeError(f"workers returned {len(answers)} of {len(parts)} parts of a query, each once at most.")
-        values = np.concatenate([answers[first].values for first in edges[:-1]])
-        return Answer(values, max(answer.roundoff for answer in answers.values()))
+        parts = [Part(first, query.rows(first, last)) for first, last in pairwise(edges)]
+        self.started = len(query)  # unless it turns out that some were not
+        return self._together(list(self._map(Task(self.oracle, self.catch), parts)), edges[:-1])
+
+    def _together(self, done: list[Done], places: list[int]) -> Answer:
+        """Put the parts of an answer together, in the order of the rows."""
+        broken = next((part for part in done if part.error is not None), None)
+        if broken is not None:
+            assert broken.error is not None
+            self.started = sum(part.started for part in done)
+            raise broken.error
+        found = {part.place: part.answer for part in done}
+        answers = [found.get(place) for place in places]
+        if len(done) != len(places) or None in answers:
+            raise RuntimeError(f"workers returned {len(done)} parts of a query that has {len(places)}, each once.")
+        first, *others = [answer for answer in answers if answer is not None]
+        return first.joined(others)
 
     def __enter__(self) -> Evaluator:
         return self
@@ -144,8 +181,17 @@ def _submitting(executor: Any) -> Map:
     named = inspect.signature(executor.submit).parameters
     more = {"pure": False} if "pure" in named else {}
 
-    def answers(task: Callable[[Placed], PlacedAnswer], parts: Iterable[Placed]) -> Iterable[PlacedAnswer]:
-        futures = [executor.submit(task, part, **more) for part in parts]
-        return [future.result() for future in futures]
+    def answers(task: Callable[[Part], Done], parts: Iterable[Part]) -> list[Done]:
+        asked = list(parts)
+        futures = [executor.submit(task, part, **more) for part in asked]
+        done: list[Done] = []
+        for part, future in zip(asked, futures, strict=True):
+            if done and done[-1].error is not None and future.cancel():
+                continue  # nobody has begun with it, and nobody needs it any more
+            if any(earlier.error is not None for earlier in done):
+                done.append(Done(part.place, len(part.query)))  # it goes on to its end
+                continue
+            done.append(future.result())
+        return done
 
     return answers

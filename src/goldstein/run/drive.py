@@ -14,11 +14,15 @@ from goldstein.run.session import Session
 
 
 class Evaluates(Protocol):
-    """Whoever answers queries; `started` tells how many rows of the last one were begun."""
+    """Whoever answers queries.
 
-    @property
-    def started(self) -> int:
-        """Rows of the last query that were begun."""
+    Attributes
+    ----------
+    started : int
+        Rows of the query at hand that were begun.
+    """
+
+    started: int
 
     def __call__(self, query: Query) -> Answer:
         """Answer a query."""
@@ -31,9 +35,15 @@ def drive(session: Session, evaluate: Evaluates) -> Result:
         try:
             query = next(play)
             while True:
+                if query is None:
+                    interrupts.check()
+                    query = play.send(None)
+                    continue
+                evaluate.started = 0
                 try:
                     interrupts.allow()
                     answer = evaluate(query)
+                    interrupts.forbid()
                 except BaseException as error:
                     interrupts.forbid()
                     session.broken_off(query, evaluate.started)
@@ -42,7 +52,6 @@ def drive(session: Session, evaluate: Evaluates) -> Result:
                             "The function raised StopIteration; only callbacks stop a run that way."
                         ) from error
                     raise
-                interrupts.forbid()
                 query = play.send(answer)
         except StopIteration as done:
             result: Result = done.value
@@ -74,6 +83,10 @@ class Interrupts:
     def allow(self) -> None:
         """Let Ctrl-C through from now on, also one that came before."""
         self._allowed = True
+        self.check()
+
+    def check(self) -> None:
+        """Let a Ctrl-C through that came before."""
         if self._pending:
             self._pending = False
             raise KeyboardInterrupt
@@ -91,8 +104,6 @@ class Interrupts:
     def __exit__(self, *exc: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
-        if self._pending and exc[0] is None:
-            self._pending = False
 
     def _came(self, number: int, frame: FrameType | None) -> None:
         if self._allowed:

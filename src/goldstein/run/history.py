@@ -137,23 +137,19 @@ class Recorder(Window):
         return cls(spacing=max(1.0, max_evals / RECORDS), bounded=True)
 
     def over_again(self, max_evals: int | None) -> Recorder:
-        """Return the same records for a run that goes on with another budget, thinned out to its spacing."""
+        """Return the same records for a run that goes on with another budget; they are thinned out if need be."""
         fresh = Recorder.over(max_evals)
-        if not fresh.bounded or fresh.spacing <= self.spacing or not self.columns["nfev"]:
-            return self
         kept = self.copy()
-        kept.spacing = fresh.spacing
-        kept.bounded = True
+        kept.spacing = fresh.spacing if fresh.bounded else self.spacing
+        kept.bounded = fresh.bounded
         rows = [Row(*row) for row in zip(*(self.columns[name] for name in COLUMNS), strict=True)]
-        chosen = [rows[0]]
-        dropped = []
-        for row in rows[1:]:
-            dropped.append(row)
-            if row.made >= chosen[-1].made + fresh.spacing:
-                chosen.append(row._replace(fun=_mean_since(chosen[-1], dropped)))
-                dropped = []
-        kept.columns = {name: [getattr(row, name) for row in chosen] for name in COLUMNS}
-        kept.due = chosen[-1].made + fresh.spacing
+        if not rows or max_evals is None:
+            return kept
+        to_come = max(0.0, max_evals - rows[-1].made) / kept.spacing
+        while len(rows) > 2 and len(rows) + to_come > 2 * RECORDS:
+            rows = _every_second(rows)
+        kept.columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+        kept.due = rows[-1].made + kept.spacing
         return kept
 
     def copy(self) -> Recorder:
@@ -173,14 +169,23 @@ class Recorder(Window):
         self.due = made + self.spacing
 
 
-def _mean_since(before: Row, rows: list[Row]) -> float:
-    """Return the mean of the values behind several records."""
+def _every_second(rows: list[Row]) -> list[Row]:
+    """Drop every second record; the mean value of one that stays takes in that of the one dropped before it."""
+    kept = [rows[0]]
+    for first, second in zip(rows[1::2], rows[2::2], strict=False):
+        kept.append(second._replace(fun=_mean(kept[-1], first, second)))
+    if len(rows) % 2 == 0:
+        kept.append(rows[-1])
+    return kept
+
+
+def _mean(before: Row, first: Row, second: Row) -> float:
+    """Return the mean of the values behind two records in a row."""
     total = 0.0
     count = 0.0
-    for row in rows:
-        fine = (row.nfev - row.nfail) - (before.nfev - before.nfail)
+    for earlier, row in ((before, first), (first, second)):
+        fine = (row.nfev - row.nfail) - (earlier.nfev - earlier.nfail)
         if fine > 0 and not np.isnan(row.fun):
             total += fine * row.fun
             count += fine
-        before = row
     return total / count if count else np.nan

@@ -34,10 +34,11 @@ class Course:
         if self.query is None:
             self.query = next(self.play)
         elif self.taken == len(self.query):
-            answer = self._answer()
-            self.query = self.play.send(answer)
+            self.query = self.play.send(self._answer())
             self.taken = 0
             self.answers = []
+        while self.query is None:
+            self.query = self.play.send(None)
         return True
 
     def _answer(self) -> Answer:

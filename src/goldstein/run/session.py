@@ -19,7 +19,7 @@ from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
 from goldstein.methods.method import Context, Kernel, Method, MethodState, Refusal, Step
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
-from goldstein.output import TRACKERS, Average, Random
+from goldstein.output import TRACKERS, Average, Last, Random, Tracker
 from goldstein.projection import Projection, described
 from goldstein.run.checkpoint import Checkpoint
 from goldstein.run.closing import Closing
@@ -31,7 +31,8 @@ from goldstein.stationarity.certificate import Certificate
 from goldstein.stationarity.rounding import points_that_fit, too_small
 
 T = TypeVar("T")
-Play = Generator[Query, Answer, T]
+Play = Generator[Query | None, Answer | None, T]
+"""What a driver plays: queries, and None where it may catch its breath; answers, and None after a breath."""
 
 FLAT = 50  # so many differences that are all exactly 0 are worth a warning
 
@@ -101,6 +102,7 @@ class Session:
         self.lookout = Lookout()
         self.step = Step(x0)
         self.nit = 0
+        self.tracker: Tracker = Last()
         self._x0 = x0
         self._aux = aux
         self._said: set[str] = set()
@@ -119,6 +121,8 @@ class Session:
             status = self._record() if self.counted >= self.recorder.due else None
             if status is None:
                 self._rest()
+                if self.kernel is not None:
+                    yield None
                 status = yield from self._look()
             if status is None:
                 status = yield from self._iterate()
@@ -142,7 +146,7 @@ class Session:
             return
         start = self._x0 if self.projection is None else self.projection(self._x0)
         query = Query(np.stack([start, start]))
-        answer = yield query if self.x_scale is None else query.scaled(self.x_scale)
+        answer = yield from self._answered(query)
         self.counters.see(query, answer, diagnostic=True)
         first, second = answer.values
         if first == second or not np.isfinite(answer.values).all():
@@ -260,15 +264,9 @@ class Session:
         query = self.method.ask(self.state, self.context, limit)
         if query is None:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
-        if query.cut:  # a longer run would not cut: it must find the state before
-            self.save()
-            self._final = True
-        if self.x_scale is None:
-            answer = yield query
-        else:
-            answer = yield query.scaled(self.x_scale)
-            if query.order == 1:
-                answer = answer.rescaled(self.x_scale)
+        if query.cut:
+            self._end_for_good()
+        answer = yield from self._answered(query)
         self._resting = None
         tally = self.counters.see(query, answer)
         if self.watching and self._finds(query, answer):
@@ -284,6 +282,16 @@ class Session:
         if self.watching and step.x is not before:
             return (yield from self._confirm())
         return None
+
+    def _answered(self, query: Query) -> Play[Answer]:
+        """Pass on a query in the coordinates of the run, which are x / x_scale."""
+        if self.x_scale is None:
+            answer = yield query
+            assert answer is not None
+            return answer
+        answer = yield query.scaled(self.x_scale)
+        assert answer is not None
+        return answer.rescaled(self.x_scale) if query.order == 1 else answer
 
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:
         """Do a chunk of iterations in machine code, up to the next record or look; False when not even one fits."""
@@ -426,9 +434,11 @@ class Session:
             while True:
                 left = None if reserve is None else self._left(reserve)
                 if left is not None and len(query) > left:
+                    self._end_for_good()
                     check.close()
                     return None  # type: ignore[return-value]
                 answer = yield query
+                assert answer is not None
                 self.counters.see(query, answer, diagnostic=True)
                 query = check.send(answer)
         except StopIteration as done:
@@ -552,6 +562,13 @@ class Session:
             self.counters.nfev += started
         else:
             self.counters.ngev += started
+
+    def _end_for_good(self) -> None:
+        """Save the run for the last time: from here on, one with a larger budget would go another way."""
+        if not self._final:
+            self.save()
+            self._final = True
+            self._resting = None
 
     def save(self) -> None:
         """Write the run as it was when nothing was under way."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from goldstein import arguments
+from goldstein.methods.cutting_plane import MOST_VARIABLES
 from goldstein.theory.planning import BLOCKS, CONVEX, PLANS, plan
 from goldstein.theory.plans import Plan, written
 
@@ -134,8 +135,6 @@ def compare(
     o2nc (adagrad)  gradients   7,340
     gfm             values     42,584  cheapest from values
     """
-    from goldstein.methods.cutting_plane import MOST_VARIABLES
-
     d, left_out, rows = arguments.count("d", d), [], []
     if radius is None:
         left_out.append(f"Left out: {', '.join(m for m in PLANS if m in CONVEX)}, for convex f, which need radius.")

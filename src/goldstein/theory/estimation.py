@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.estimate.smoothing import ball, sphere
+from goldstein.minimize import minimize
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.theory.plans import written
 
@@ -204,8 +205,6 @@ def _against_bound(probe: _Probe, x: Array, radius: float, f_lower: float) -> Es
 
 
 def _by_run(probe: _Probe, x: Array, radius: float) -> Estimates:
-    from goldstein.minimize import minimize
-
     xi, pairs = probe.closing(x.size), probe.rows(probe.budget // 16, x.size)
     exact = xi is None or len(xi) == probe.oracle.n
     slopes, w = probe.slopes(x, radius, pairs)

@@ -9,6 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from goldstein.methods.cutting_plane import MOST_VARIABLES, CuttingPlane
+from goldstein.methods.ingd import INGD, PINGD
+from goldstein.methods.o2nc import O2NC
+from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.theory.plans import Goal, Plan, ceil
 
 REGRET = {"ogd": 1.0, "adagrad": 2 * math.sqrt(2)}  # regret of a learner on a ball of radius D, in units of D G √M
@@ -23,15 +27,11 @@ def singd(p: Goal) -> Plan:
     α = 1 − β and h(r) = r²/(r + 4G) convex, and the parameters make avg E‖m‖ < ε/8. What m holds from more than K
     steps ago weighs β^K < ε/(15G), and the noise of the rest is below ε/11: less than ε/3 in all.
     """
-    from goldstein.methods.singd import SINGD
-
     return _singd(p, "singd", SINGD, "the gradient must satisfy ⟨g(x; ξ), v⟩ = F'(x; v; ξ) along the steps taken")
 
 
 def psingd(p: Goal) -> Plan:
     """Plan PSINGD with the parameters of SINGD."""
-    from goldstein.methods.singd import PSINGD
-
     return _singd(
         p, "psingd", PSINGD, "parameters of singd; the constants of Tian, Zhou and So (2022) are not verified"
     )
@@ -61,8 +61,6 @@ def o2nc(p: Goal) -> Plan:
     the mean of ∇f(z), and Σ⟨g − ∇f(z), u⟩ ≤ D s √M in the mean. OGD from 0 has regret D²/(2η) + ηMG²/2 = D G √M,
     AdaGrad-norm 2√2 D √(Σ‖g‖²). With D = δ/M, ε/3 goes to the first term and 2ε/3 to the second.
     """
-    from goldstein.methods.o2nc import O2NC
-
     G, s = p.L, p.L if p.noise is None else p.noise
     M = ceil((1.5 * (REGRET[p.learner] * G + s) / p.epsilon) ** 2)
     K = ceil(3 * p.gap / (p.delta * p.epsilon))
@@ -75,8 +73,6 @@ def o2nc(p: Goal) -> Plan:
 
 def ingd(p: Goal) -> Plan:
     """Plan INGD: fewer than 4Δ/(δε) moves; between two of them E‖m_k‖² ≤ 8L²/(3k + 8), begun anew every 48L²/ε²."""
-    from goldstein.methods.ingd import INGD
-
     epsilon = min(p.epsilon, p.L)
     places = ceil(4 * p.gap / (p.delta * epsilon))  # a move lowers f by more than δε/4, and the last x has none
     segments = ceil(math.log(places / p.failure_probability))  # one fails with probability 1/18 < 1/e
@@ -89,8 +85,6 @@ def ingd(p: Goal) -> Plan:
 
 def pingd(p: Goal) -> Plan:
     """Plan PINGD: fewer than 4Δ/(δε) moves, ⌈64L²/ε²⌉ ⌈2 ln(1/γ')⌉ gradients between two, γ' = γ/places."""
-    from goldstein.methods.ingd import PINGD
-
     epsilon = min(p.epsilon, p.L)
     places = ceil(4 * p.gap / (p.delta * epsilon))
     inner = ceil(64 * p.L**2 / epsilon**2) * ceil(2 * math.log(places / p.failure_probability))
@@ -107,8 +101,6 @@ def cutting_plane(p: Goal) -> Plan:
     nowhere below −L, so that a share of them at least as large lies below ε/2. By Chernoff's bound, N cuts take at
     most μ/s draws with probability 1 − γ if (μ − N)² = 2μ ln(1/γ).
     """
-    from goldstein.methods.cutting_plane import MOST_VARIABLES, CuttingPlane
-
     if p.d > MOST_VARIABLES:
         raise ValueError(f'"cutting-plane" is for at most {MOST_VARIABLES} variables, got d = {p.d}; use "pingd".')
     epsilon = min(p.epsilon, p.L)

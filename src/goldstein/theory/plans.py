@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from goldstein.estimate.constants import Constants
+from goldstein.minimize import minimize
 
 RUN_LIMIT = 10**9  # evaluations above which Plan.run asks for an explicit max_evals
 
@@ -97,8 +98,6 @@ class Plan:
                 f"This plan takes {'' if self.exact else 'up to '}{written(self.evaluations)} evaluations, more than "
                 f"{RUN_LIMIT:,}: plan with a larger epsilon or delta, or set max_evals."
             )
-        from goldstein.minimize import minimize
-
         limits: dict[str, Any] = {"max_iter": self.iterations, "max_evals": max_evals}
         return minimize(fun, x0, method=self.method, output=self.output, rng=rng, **limits, **kwargs)
 

@@ -9,6 +9,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from goldstein.methods.gfm import GFM
+from goldstein.methods.gfm_plus import GFMPlus
+from goldstein.methods.o2nc import ZOO2NC
+from goldstein.methods.one_phase import OnePhase
+from goldstein.methods.warm_start import WarmStart
 from goldstein.theory.first_order import BLOCK_CLAIM, REGRET
 from goldstein.theory.plans import Goal, Plan, ceil, written
 
@@ -17,8 +22,6 @@ SLACK = 0.9  # share of ζ that phase 1 leaves to the optimisation error; smooth
 
 def gfm(p: Goal) -> Plan:
     """Plan Algorithm 1, SGD on f_δ."""
-    from goldstein.methods.gfm import GFM
-
     c, B, gap = p.constants, p.batch_size, p.gap + p.L * p.delta  # Δ_δ, eq. (4)
     if B == 1:  # theory: E‖∇f_δ(x_R)‖² ≤ Δ_δ/(ηT) + L_δ η σ²/2, each half of ε²
         eta = p.epsilon**2 / (c.smoothness * c.second_moment)
@@ -38,8 +41,6 @@ def gfm_plus(p: Goal) -> Plan:
     σ²/(m b'), s_t = E‖x_{t+1} − x_t‖², whence Σ e_t ≤ m σ²/b' + (m − 1) Σ M_δ² s_t/b + T σ²/b'. The middle term is what
     (*) takes care of, as with the clock. The first one is new, and adds m ε²/(2T) to the bound.
     """
-    from goldstein.methods.gfm_plus import GFMPlus
-
     c, gap = p.constants, p.gap + p.L * p.delta  # Δ_δ, eq. (4)
     large = ceil(2 * c.second_moment / p.epsilon**2)  # b', Thm. 1
     r = c.smoothness / c.mean_square * math.sqrt(large)
@@ -90,8 +91,6 @@ def one_phase(p: Goal) -> Plan:
 
 def value_gap(p: Goal, zeta: float) -> Plan:
     """Plan GFM on convex f for E f(x̄) − inf f ≤ ζ, x̄ the average iterate."""
-    from goldstein.methods.one_phase import OnePhase
-
     R, variance = p.radius, p.constants.second_moment
     defects: tuple[str, ...] = ()
     if p.printed:
@@ -127,9 +126,6 @@ def ws_gfm_plus(p: Goal) -> Plan:
 
 def _warm_start(p: Goal, two: Plan, zeta: float) -> Plan:
     """Put a first phase that aims at ζ before `two`, which starts from a gap of ζ; or none if x0 is that good."""
-    from goldstein.methods.gfm import GFM
-    from goldstein.methods.warm_start import WarmStart
-
     name = f"ws-{two.name}"
     if zeta >= p.gap:
         note = f"phase 1 is skipped: its target ζ* = {zeta:.3g} is no better than the gap {p.gap:.3g} at x0"
@@ -154,8 +150,6 @@ def _warm_start(p: Goal, two: Plan, zeta: float) -> Plan:
 
 def zo_o2nc(p: Goal) -> Plan:
     """Plan O2NC on f_ρ: ∂_ν f_ρ(x) ⊂ ∂_{ν+ρ} f(x), and the second moment of the estimator does not depend on ρ."""
-    from goldstein.methods.o2nc import ZOO2NC
-
     G, rho = math.sqrt(p.constants.second_moment), 0.05 * p.delta  # theory 2.1
     nu = p.delta - rho
     M = ceil((1.5 * (REGRET[p.learner] + 1)) ** 2 * p.constants.second_moment / p.epsilon**2)  # see first_order.o2nc
