@@ -41,11 +41,11 @@ ORACLES = {"exact": EXACT, "sum": SUM}
 
 
 def play(method, oracle, x0, rng, most):
-    """Yield a run after each answer, with the query it answered."""
+    """Yield a run after each answer, with the query it answered and what the step says."""
     run = method.start(x0, rng=rng, sample=oracle.sample)
     for _ in range(most):
         query = run.ask()
         if query is None:
             return
-        run.tell(query, oracle.evaluate(query))
-        yield run, query
+        step = run.tell(query, oracle.evaluate(query).values)
+        yield run, query, step

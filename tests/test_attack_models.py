@@ -1,5 +1,6 @@
 """Models of other libraries: the same scores whatever the batch, and an attack through each."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -176,7 +177,9 @@ def test_svc_success_is_confirmed_by_predict(wrapped):
     classifier = (make_pipeline(StandardScaler(), svc) if wrapped else svc).fit(x, y)
     model = sklearn_model(classifier)
     assert model.outputs == "logits"
-    res = attack(model, x[:60].reshape(60, 8, 8), y[:60], radius=0.25, max_queries=200)
+    flat = pytest.warns(RuntimeWarning, match="differences at delta=0.1 are exactly 0")
+    with flat if wrapped else nullcontext():  # far from all scaled images the kernel is 0, and scores are constant
+        res = attack(model, x[:60].reshape(60, 8, 8), y[:60], radius=0.25, max_queries=200)
     assert res.success.sum() > 20
     assert (classifier.predict(res.x.reshape(60, 64)) != y[:60])[res.success].all()
 

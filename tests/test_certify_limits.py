@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import goldstein as gs
+from goldstein.criterion import Criterion
 from goldstein.oracle import Query
+from goldstein.run.session import Session
 from goldstein.stationarity import certify, min_norm_hull, norm, smoothed_gradient_norm
 from goldstein.stop import Stationary, Target
 
@@ -64,7 +66,8 @@ def test_certificates_of_methods_say_in_which_coordinates_they_hold():
 def test_a_radius_below_the_rounding_of_x_shows_nothing():
     kink = 1e8 + 2 * np.spacing(1e8)
     near = gs.Deterministic(lambda X: np.abs(X[:, 0] - kink), vectorized=True, grad=lambda X: np.sign(X - kink))
-    res = gs.minimize(near, [1e8], gs.GFM(1e-9, 1e-30), max_evals=2_000, rng=0, stationarity=(1e-9, 0.1))
+    with pytest.warns(RuntimeWarning, match="exactly 0"):
+        res = gs.minimize(near, [1e8], gs.GFM(1e-9, 1e-30), max_evals=2_000, rng=0, stationarity=(1e-9, 0.1))
     assert res.stationarity.answer == "not shown"
     assert res.stationarity.nfev + res.stationarity.ngev == 0
     assert "lost in the rounding of x" in res.stationarity.message
@@ -102,9 +105,10 @@ def test_single_precision_values_round_x_too():
     fun = gs.Deterministic(lambda X: np.abs(X[:, 0].astype(np.float32) - np.float32(1000)), vectorized=True)
     gap = certify(fun, [1000.00002], 1e-5, 0.1, f_lower=0.0, rng=0)
     assert gap.answer == "not shown"
-    assert not gs.minimize(
-        fun, [1000.00002], STILL, stop=Stationary(1e-5, 0.1, max_evals=400), max_evals=1_500, rng=0
-    ).success
+    with pytest.warns(RuntimeWarning, match="exactly 0"):  # both values of a pair are equal
+        assert not gs.minimize(
+            fun, [1000.00002], STILL, stop=Stationary(1e-5, 0.1, max_evals=400), max_evals=1_500, rng=0
+        ).success
     assert certify(fun, [1000.0], 1.0, 0.1, f_lower=0.0, rng=0).answer == "certified"
 
 
@@ -144,6 +148,7 @@ def rare(p, gradient, d=3, n=2_000):
     )
 
 
+@pytest.mark.filterwarnings("ignore:All .* differences:RuntimeWarning")
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("p", [0.05, 0.01, 0.001])
 def test_slopes_that_few_components_carry_are_not_missed(p, gradient):
@@ -203,10 +208,50 @@ def test_queries_that_may_leave_the_bounds_are_announced():
     assert "by delta = 0.1." in small.message  # iterates stay 0.1 inside of x / 0.5, which is 0.05
 
 
-def test_queries_outside_are_not_scaled():
-    evaluate = gs.evaluate.Evaluator(l1(), x_scale=np.array([10.0, 10.0]))
-    x = np.array([[1.0, -2.0]])
-    assert evaluate(Query(x)) == 30
-    assert evaluate(Query(x, outside=True)) == 3
-    np.testing.assert_array_equal(evaluate(Query(x, order=1)), [[10, -10]])
-    np.testing.assert_array_equal(evaluate(Query(x, order=1, outside=True)), [[1, -1]])
+class Listening(Criterion):
+    """Asks for a value and a gradient at (1, −2) before the first iteration, and keeps what comes back."""
+
+    message = ""
+    each_step = True
+
+    def met_at_start(self, x, oracle, rng):
+        self.x = x
+        value = yield Query(np.array([[1.0, -2.0]]))
+        gradient = yield Query(np.array([[1.0, -2.0]]), order=1)
+        self.heard = value.values, gradient.values
+        return False
+
+    def screen(self, fun, lowest, noisy):
+        return False
+
+    def confirm(self, x, oracle, rng):
+        return False
+        yield
+
+
+@pytest.mark.parametrize("method", [gs.GFM(0.1, 1e-12), gs.O2NC(delta=0.1, block_length=5)], ids=lambda m: m.name)
+def test_queries_outside_are_not_scaled(method):
+    """Points and gradients of a criterion are in the coordinates of x, those of the method in x / 10."""
+    oracle, x, scale, criterion = l1(), np.array([1.0, -2.0]), np.array([10.0, 10.0]), Listening()
+    session = Session(method, x, oracle, rng=np.random.default_rng(0), max_evals=50, stop=[criterion], x_scale=scale)
+    play, asked = session.play(), []
+    query = next(play)
+    while len(asked) < 4:
+        if query is not None:
+            asked.append(query)
+        query = play.send(None if query is None else oracle.evaluate(query))
+    np.testing.assert_array_equal(criterion.x, [10, -20])
+    np.testing.assert_array_equal([query.points for query in asked[:2]], [[[1, -2]]] * 2)
+    np.testing.assert_array_equal(criterion.heard[0], [3])
+    np.testing.assert_array_equal(criterion.heard[1], [[1, -1]])
+    own = asked[2]
+    if method.name == "gfm":
+        assert own.order == 0
+        np.testing.assert_allclose(np.linalg.norm(own.points - [10, -20], axis=1), 1)  # 10 δ
+        assert oracle.evaluate(own).values.mean() == pytest.approx(30)
+        assert session.step.value == pytest.approx(30)
+    else:
+        assert own.order == 1
+        np.testing.assert_array_equal(own.points, [[10, -20]])
+        assert session.step.norm == pytest.approx(np.hypot(10, 10))  # the gradient is (10, −10) in x / 10
+    play.close()

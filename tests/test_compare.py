@@ -45,7 +45,7 @@ def test_the_truly_cheapest_plan_is_marked(d, L, gap, delta, share, radius, kind
         for more in arguments(name):
             made = plan(name, **goal, **more)
             costs[name, *more.values()] = made.evaluations
-            if not made.method.needs_gradient:
+            if not made.method.needs.gradients:
                 from_values[name, *more.values()] = made.evaluations
     assert sorted(row.plan.evaluations for row in table) == sorted(costs.values())
     assert table.cheapest.evaluations == min(costs.values())
@@ -106,8 +106,8 @@ def test_every_row_says_what_it_needs_and_promises():
     for row in compare(**GOAL):
         assert row.needs == row.plan.oracle
         assert row.guarantee in row.plan.target
-        assert row.plan.method.needs_gradient == ("gradients" in row.needs)
-        assert row.plan.method.deterministic_only == ("exact" in row.needs)
+        assert row.plan.method.needs.gradients == ("gradients" in row.needs)
+        assert row.plan.method.needs.exact == ("exact" in row.needs)
         assert ("probability" in row.guarantee) == (not row.plan.exact)
 
 

@@ -10,8 +10,7 @@ from numba import njit
 from scipy import sparse
 
 import goldstein as gs
-from goldstein.methods.method import Context, Run
-from goldstein.output import Last
+from goldstein.methods.method import Context, Refusal, Run
 from goldstein.problems import capped_l1_svm
 
 DELTA = 1e-3
@@ -81,7 +80,7 @@ METHODS = {
 def test_both_paths_give_the_same_run(method, output, limit):
     oracle, x0 = least_deviations()
     if isinstance(method, gs.ZOO2NC) and (output == "average" or (output == "random" and "max_evals" in limit)):
-        with pytest.raises(ValueError, match="last block only"):
+        with pytest.raises(ValueError, match=f"zo-o2nc does not answer by the rule {output!r}"):
             gs.minimize(oracle, x0, method, output=output, compiled=True, **limit)
         return
     fast, slow = (
@@ -147,34 +146,30 @@ def test_a_method_by_name_is_compiled_once_probing_is_over(name, fails, monkeypa
 
 @pytest.mark.parametrize("method", [gs.GFM(DELTA, 0.001), gs.GFMPlus(DELTA, 0.001, 10, 5)], ids=["gfm", "gfm+"])
 def test_on_a9a_shaped_data_every_chunk_of_a_hundred_steps_agrees_to_1e_9(method):
-    from goldstein import compiled
-
     svm = a9a_shaped()
-    kernel = compiled.kernel(method, svm.compiled)
+    kernel = method.kernel(svm.compiled)
     shared = Run(method, svm.x0, Context(np.random.default_rng(5), svm.oracle.sample))
     for _ in range(20):
-        bits = shared.context.rng.bit_generator.state
-        fast = _copy(method, shared, bits, svm)
-        while fast.nit < shared.nit + 100:
-            left = shared.nit + 100 - fast.nit
-            kernel.advance(fast.state, fast.context, Last(), fast.context.rng, None, np.inf, left)
+        state, context = _copied(shared)
+        while (left := shared.nit + 100 - state.nit) > 0:
+            bulk = kernel.run(state, context, kernel.plan(state, context, None, np.inf, left), None, None)
         for _ in range(100):
             query = shared.ask()
-            shared.tell(query, svm.oracle.evaluate(query))
-        np.testing.assert_allclose(fast.x, shared.x, rtol=0, atol=1e-9)
-        assert fast.context.rng.bit_generator.state == shared.context.rng.bit_generator.state
+            shared.tell(query, svm.oracle.evaluate(query).values)
+        assert (state.nit, context.nfev) == (shared.nit, shared.nfev)
+        assert (bulk.step.x == state.x).all()
+        np.testing.assert_allclose(state.x, shared.x, rtol=0, atol=1e-9)
+        assert context.rng.bit_generator.state == shared.context.rng.bit_generator.state
 
 
-def _copy(method, run, bits, svm):
-    """Return a run in the same state, with a generator of its own in the same state."""
-    from goldstein.state import pack, unpack
+def _copied(run):
+    """Return the state of a run and a context with a generator of its own in the same state."""
+    from goldstein.state import generator, pack, unpack
 
     arrays = {}
     structure = pack(run.state, arrays)
     state = unpack(structure, {name: array.copy() for name, array in arrays.items()})
-    rng = np.random.default_rng()
-    rng.bit_generator.state = bits
-    return Run(method, svm.x0, Context(rng, svm.oracle.sample, nfev=run.nfev), state)
+    return state, Context(generator(run.context.rng.bit_generator.state), run.context.sample, nfev=run.nfev)
 
 
 @pytest.mark.parametrize("name", ["gfm, batch", "gfm+", "zo-o2nc"])
@@ -203,10 +198,8 @@ def test_auto_takes_the_same_walk_until_rounding_parts_the_ways():
 
 
 def test_the_compiled_path_is_chosen_by_itself_and_can_be_refused(monkeypatch):
-    from goldstein import compiled
-
     called = []
-    monkeypatch.setattr(compiled, "kernel", lambda *args: called.append(args) or None)
+    monkeypatch.setattr(gs.GFM, "kernel", lambda *args: called.append(args) or Refusal("Not today."))
     oracle, x0 = least_deviations()
     gs.minimize(oracle, x0, METHODS["gfm"], max_evals=20, rng=0)
     gs.minimize(oracle, x0, METHODS["gfm"], max_evals=20, rng=0, compiled=False)
@@ -224,8 +217,11 @@ def test_the_compiled_path_is_chosen_by_itself_and_can_be_refused(monkeypatch):
         ({"method": gs.GFM(0.1, gs.steps.HalveOnPlateau(0.1))}, "HalveOnPlateau looks at values"),
         ({"method": gs.GFM(0.1, 0.1, 4, estimator="loo")}, "central differences only"),
         ({"method": gs.GFM(0.1, 0.1, 4, directions="orthogonal")}, "independent directions"),
-        ({"method": gs.ZOO2NC(0.5, 10), "output": "average"}, "last block only"),
-        ({"method": gs.WarmStart(gs.ZOO2NC(0.5, 10), gs.GFM(0.1, 0.1))}, "last block only"),
+        ({"method": gs.ZOO2NC(0.5, 10), "output": "average"}, "zo-o2nc does not answer by the rule 'average'"),
+        (
+            {"method": gs.WarmStart(gs.ZOO2NC(0.5, 10), gs.GFM(0.1, 0.1))},
+            "keeps no average to start the second phase from",
+        ),
     ],
 )
 def test_why_a_run_cannot_be_compiled_is_said_when_it_is_forced(change, sentence):
@@ -293,12 +289,12 @@ def test_many_starts_go_with_many_seeds_and_mistakes_are_said():
 SECOND_PROCESS = """
 import numpy as np, goldstein as gs
 from numba import njit
-from goldstein.compiled import kernels
+from goldstein.compiled.gfm import gfm
 @njit
 def f(x, i, a):
     return abs(x[i % x.size] - a[i])
 gs.minimize(gs.FiniteSum(f, 9, args=(np.ones(9),)), np.zeros(3), gs.GFM(0.1, 0.01), max_evals=100, rng=0, compiled=True)
-print(sum(kernels.gfm.stats.cache_hits.values()), sum(kernels.gfm.stats.cache_misses.values()))
+print(sum(gfm.stats.cache_hits.values()), sum(gfm.stats.cache_misses.values()))
 """
 
 
@@ -323,12 +319,13 @@ def test_the_warning_of_gfm_plus_comes_from_the_compiled_path_too():
 
 
 def test_a_kernel_takes_first_class_functions_and_jitted_ones_in_one_process():
-    from goldstein.compiled import kernels
+    from goldstein.compiled.gfm import gfm
+    from goldstein.compiled.tally import TALLY
 
-    tally = np.zeros(kernels.TALLY)
+    tally = np.zeros(TALLY)
     for oracle in (gs.Deterministic(l1, args=(1.0,)), gs.FiniteSum(failing, 50, args=(5, 0.5))):
         gs.minimize(oracle, np.ones(4), METHODS["gfm"], rng=1, max_iter=5, compiled=True)
-    once = njit(kernels.gfm.py_func)  # as a study does that needs it inside another kernel
+    once = njit(gfm.py_func)  # as a study does that needs it inside another kernel
     x = np.ones(4)
     once(failing, (5, 0.5), np.random.default_rng(0), 50, x, np.empty(0), 0, np.full(3, 0.1), 1, 0.1, tally)
     assert not np.array_equal(x, np.ones(4))

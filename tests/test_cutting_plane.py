@@ -8,7 +8,9 @@ import pytest
 import goldstein as gs
 from goldstein.estimate.smoothing import ball, sphere
 from goldstein.methods.cutting_plane import MOST_VARIABLES, hit_and_run
+from goldstein.methods.method import Context
 from goldstein.problems import capped_ridge, cone, max_coordinate, ridge, shell
+from goldstein.stationarity.certificate import Certificate
 
 CLOSED_FORM = [ridge, cone, shell, capped_ridge]
 
@@ -28,15 +30,17 @@ def faces(d, seed=0):
 
 
 def play(method, oracle, x0, rng, most=20_000):
-    """Yield a run after each answer, with the query it answered and the answer."""
-    run = method.start(x0, rng=rng)
+    """Yield the state after each answer, with the query it answered, the answer and what the step says."""
+    context = Context(np.random.default_rng(rng))
+    state = method.init(x0, context)
     for _ in range(most):
-        query = run.ask()
+        query = method.ask(state, context, None)
         if query is None:
             return
-        answer = oracle.evaluate(query)
-        run.tell(query, answer)
-        yield run, query, answer
+        answer = oracle.evaluate(query).values
+        step = method.tell(state, context, query, answer)
+        context.nfev += len(query)
+        yield state, query, answer, step
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5])
@@ -59,13 +63,13 @@ def test_every_step_does_what_the_pseudo_code_says(d):
     method, oracle, x0 = gs.CuttingPlane(0.05, 0.1), faces(d), np.ones(d)
     x, fx, Q, cuts, z = x0, None, [], [], None
     moves = cut_count = rejected = 0
-    for run, query, answer in play(method, oracle, x0, 1):
-        point, state = query.points[0], run.state
+    for state, query, answer, step in play(method, oracle, x0, 1):
+        point = query.points[0]
         assert np.linalg.norm(point - x) <= 0.05 * (1 + 1e-12)
         if fx is None:
             fx = answer[0]
         elif query.order == 0:
-            z = query.memory
+            z, _ = query.memory
             length = np.linalg.norm(z)
             np.testing.assert_allclose(point, x - 0.05 * z / length, rtol=0, atol=1e-14)
             assert np.linalg.norm(point - x) == pytest.approx(0.05, rel=1e-9)
@@ -79,8 +83,9 @@ def test_every_step_does_what_the_pseudo_code_says(d):
             cut_count += 1
         else:
             rejected += 1
-        assert (run.x == x).all()
-        assert state.value == fx
+        assert (state.x == x).all()
+        assert (step.x == x).all()
+        assert step.value == state.value == fx
         if Q:
             assert (state.gradients == Q).all()
             np.testing.assert_allclose(state.levels, [level for _, level in cuts], rtol=1e-12, atol=1e-15)
@@ -89,7 +94,7 @@ def test_every_step_does_what_the_pseudo_code_says(d):
                 inside = [state.cloud @ u - level for u, level in cuts]
                 assert min([np.min(i) for i in inside], default=0) >= -1e-9
                 assert np.linalg.norm(state.cloud, axis=1).max() <= 1 + 1e-9
-    assert method.finished(run.state)
+    assert isinstance(step.done, Certificate)
     assert min(moves, cut_count, rejected) > 0
 
 
@@ -97,8 +102,7 @@ def test_every_step_does_what_the_pseudo_code_says(d):
 def test_no_cut_takes_the_directions_that_are_good_for_all_gradients_found(d):
     # The points of the unit ball within ε/(2L) of g/‖g‖, g the shortest element of conv(Q), keep Ω from vanishing.
     epsilon, rng, seen = 0.1, np.random.default_rng(0), 0
-    for run, _, _ in play(gs.CuttingPlane(0.05, epsilon), faces(d, seed=1), np.ones(d), 2):
-        state = run.state
+    for state, *_ in play(gs.CuttingPlane(0.05, epsilon), faces(d, seed=1), np.ones(d), 2):
         if state.phase == "done" or not len(state.levels):
             continue
         target = state.m / np.linalg.norm(state.m)
@@ -113,9 +117,9 @@ def test_no_cut_takes_the_directions_that_are_good_for_all_gradients_found(d):
 def test_the_certificate_is_the_shortest_element_of_the_gradients_around_x():
     problem = max_coordinate(4)  # at 0 the hull of the unit vectors, whose shortest element is 1/√4
     for seed in range(5):
-        runs = [run for run, _, _ in play(gs.CuttingPlane(0.3, 0.51), problem.oracle, problem.x0, seed)]
-        assert runs[-1].state.gradient_norm >= 0.5 - 1e-12
-        assert runs[-1].state.gradient_norm <= 0.51
+        *_, last = [step for *_, step in play(gs.CuttingPlane(0.3, 0.51), problem.oracle, problem.x0, seed)]
+        assert last.norm == last.done.bound
+        assert 0.5 - 1e-12 <= last.norm <= 0.51
 
 
 def test_a_rotation_of_space_leaves_the_guarantee():

@@ -10,7 +10,7 @@ import pytest
 
 import goldstein as gs
 from goldstein import Status
-from goldstein.methods import METHODS, Context, MethodState
+from goldstein.methods import METHODS, Context, MethodState, registry
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
 X0 = np.array([3.0, -2.0, 0.5, 4.0])
@@ -100,18 +100,22 @@ class Walk(gs.Method):
         if limit is not None and limit < 2:
             return None
         step = self.length * context.rng.normal(size=state.x.size)
-        return gs.Query(np.stack([state.x, state.x + step]))
+        return gs.Query(np.stack([state.x, state.x + step]), memory=state.x + step)
 
-    def tell(self, state, context: Context, query, values) -> None:
+    def tell(self, state, context: Context, query, values) -> gs.Step:
+        left = state.x
         if values[1] < values[0]:
-            state.x = query.points[1].copy()
+            state.x = query.memory
         state.nit += 1
+        return state.step(left)
 
 
 @pytest.fixture
 def registered(monkeypatch):
-    """CONTRIBUTING: "Put its name into METHODS"."""
-    monkeypatch.setitem(METHODS, "walk", Walk)
+    """One registration; taken back after the test."""
+    monkeypatch.setattr("goldstein.methods.registry.METHODS", {**METHODS})
+    monkeypatch.setattr("goldstein.methods.registry._GUESSES", {**registry._GUESSES})
+    gs.register(Walk)
 
 
 def test_a_method_of_ones_own_runs_by_name(registered):

@@ -87,7 +87,7 @@ WRONG = [
     (lambda: gs.GFMPlus(0.1, 0.1, 5, 1, large_batch_size=2.5), "large_batch_size must be a whole number"),
     (lambda: gs.WarmStart(gs.GFM(0.1, 0.1), "gfm"), "WarmStart takes two method objects, got str"),
     (lambda: gs.WarmStart(gs.GFM(0.1, 0.1), gs.GFM(0.1, 0.1), 0), "iterations must be a whole number"),
-    (lambda: gs.stop.Target(np.nan), "fun must be a number to reach, got nan"),
+    (lambda: gs.stop.Target(np.nan), "fun must be a number, got nan"),
     (lambda: gs.projection.L2Ball(np.zeros(2), 0.0), "radius must be a positive number, got 0.0"),
     (lambda: gs.projection.Box([0, 2], [1, 1]), "Bounds are crossed: lower 2.0 above upper 1.0 at 1"),
     (lambda: gs.steps.LinearDecay(-1.0), "step_size must be a positive number, got -1.0"),

@@ -24,6 +24,7 @@ from first_order_models import (
 )
 from goldstein.oracle import Query
 from goldstein.problems import chebyshev_rosenbrock_linear, cone, l1, maxq, shell
+from goldstein.stationarity.certificate import Certificate
 
 # The pseudo-code of the four methods, transcribed once more, slowly. Only the order of the draws is the library's.
 
@@ -93,7 +94,7 @@ def slow_pingd(f, grad, x, delta, epsilon, r, rng, most):
 @pytest.mark.parametrize("oracle", ORACLES.values(), ids=ORACLES)
 def test_singd_follows_the_pseudo_code(oracle, r):
     method = gs.SINGD(0.2, p=20, q=3, beta=0.8, perturb_radius=r)
-    xs = [X0, *[run.x for run, _ in play(method, oracle, X0, 5, 301)][1:]]
+    xs = [X0, *[run.x for run, *_ in play(method, oracle, X0, 5, 301)][1:]]
     if oracle is SUM:
         slow = slow_singd(SUM.grad, lambda rng: int(rng.integers(0, 6, size=1)[0]), X0, 20, 3, 0.8, 300, rng5(), r)
     else:
@@ -102,7 +103,7 @@ def test_singd_follows_the_pseudo_code(oracle, r):
     np.testing.assert_allclose(xs, slow, rtol=0, atol=1e-12)
     if r is not None:
         perturbed = gs.PSINGD(0.2, p=20, q=3, beta=0.8, perturb_radius=r)
-        assert (np.array(xs[1:]) == [run.x for run, _ in play(perturbed, oracle, X0, 5, 301)][1:]).all()
+        assert (np.array(xs[1:]) == [run.x for run, *_ in play(perturbed, oracle, X0, 5, 301)][1:]).all()
 
 
 def rng5():
@@ -111,7 +112,7 @@ def rng5():
 
 def course(method, oracle, x0, rng, most):
     """Return (x, m) after each gradient."""
-    return [(run.x, run.state.m) for run, query in play(method, oracle, x0, rng, 4 * most) if query.order][:most]
+    return [(run.x, run.state.m) for run, query, _ in play(method, oracle, x0, rng, 4 * most) if query.order][:most]
 
 
 def assert_same(ours, slow):
@@ -176,14 +177,15 @@ def test_a_move_whose_value_failed_is_not_made(name):
 
 def certificate(method, oracle, x0, rng, most=20_000):
     """Run to the certificate; return the run and the gradients taken around its last x, with their points."""
-    last, points = None, []
-    for run, query in play(method, oracle, x0, rng, most):
+    last, points, done = None, [], None
+    for run, query, step in play(method, oracle, x0, rng, most):
+        done = step.done
         if last is None or (run.x != last).any():
             last, points = run.x, []
         if query.order:
             points.append(query.points[0])
-    assert method.finished(run.state)
-    return run, np.array(points), oracle.evaluate(Query(np.array(points), order=1))
+    assert isinstance(done, Certificate)
+    return run, np.array(points), oracle.evaluate(Query(np.array(points), order=1)).values
 
 
 def hull_residual(G, g):
@@ -201,7 +203,7 @@ def test_what_is_returned_is_a_convex_combination_of_gradients_within_delta(name
     run, points, gradients = certificate(method, problem.oracle, problem.x0, 1)
     assert np.linalg.norm(points - run.x, axis=1).max() <= DELTA * (1 + 1e-12)
     assert hull_residual(gradients, run.state.m) <= 1e-10
-    assert run.state.gradient_norm == np.linalg.norm(run.state.m) <= EPSILON
+    assert run.state.norm == np.linalg.norm(run.state.m) <= EPSILON
     assert run.state.value == problem.value(run.x)
 
 
@@ -262,7 +264,7 @@ def test_the_perturbed_methods_never_ask_for_a_gradient_on_a_kink_they_run_along
     x0 = np.array([0.0, 2.0])  # the gradient points along the kink of |x_1|
     asked = {}
     for name, method in ALL.items():
-        steps = [query.points[0, 0] for _, query in play(method, oracle, x0, 0, 60) if query.order]
+        steps = [query.points[0, 0] for _, query, _ in play(method, oracle, x0, 0, 60) if query.order]
         asked[name] = np.array(steps)["singd" in name :] != 0  # the first gradient of SINGD is at x0
     assert not asked["singd"].any()
     assert not asked["ingd"][:5].any()
@@ -288,17 +290,17 @@ class Counting:
 def test_the_index_drawn_beforehand_is_K_before_a_uniform_one(delta, lookback):
     method, rng, T = gs.SINGD(delta, p=20, q=3), Counting(), 30
     assert method.lookback == lookback
-    stops = [method.random_stop(rng, T) for _ in range(T)]  # i = 1, …, T
+    stops = [method.needs.random_stop(rng, T) for _ in range(T)]  # i = 1, …, T
     assert stops == [max(i - lookback, 1) - 1 for i in range(1, T + 1)]
-    xs = [X0, *[run.x for run, _ in play(method, EXACT, X0, 5, T + 1)][1:]]
-    offers = [method.offer(run.state, None) for run, query in play(method, EXACT, X0, 5, T + 1)][1:]
+    xs = [X0, *[run.x for run, *_ in play(method, EXACT, X0, 5, T + 1)][1:]]
+    offers = [step.offer for *_, step in play(method, EXACT, X0, 5, T + 1)][1:]
     for stop, offer in zip(stops, offers, strict=True):
         assert (offer == xs[stop]).all()
 
 
 def test_a_random_answer_is_the_iterate_of_its_index():
     method, T = gs.SINGD(0.35, p=20, q=3), 50
-    xs = [X0, *[run.x for run, _ in play(method, EXACT, X0, 5, T + 1)][1:]]
+    xs = [X0, *[run.x for run, *_ in play(method, EXACT, X0, 5, T + 1)][1:]]
     res = gs.minimize(EXACT, X0, method, output="random", max_iter=T, rng=5)
     assert res.nit <= T - 8
     assert (res.x == xs[res.nit]).all()
@@ -310,7 +312,7 @@ def test_a_random_answer_is_the_iterate_of_its_index():
 def test_K_steps_stay_within_delta():
     for delta, p, q in ((0.35, 20, 1e-9), (0.1, 33.3, 1e-9), (2, 5, 1)):
         method = gs.SINGD(delta, p, q)
-        xs = np.array([run.x for run, _ in play(method, SUM, X0, 0, 200)])
+        xs = np.array([run.x for run, *_ in play(method, SUM, X0, 0, 200)])
         reach = [np.linalg.norm(xs[t : t + method.lookback + 1] - xs[t], axis=1).max() for t in range(150)]
         assert max(reach) <= delta
 
@@ -339,7 +341,7 @@ def test_singd_reaches_stationarity_in_the_mean(make):
     oracle, means = tilted(problem, s), []
     for seed in range(2):
         runs = play(method, oracle, problem.x0, seed, T + 1)
-        means.append(np.mean([problem.distance(run.state.late, delta) for run, _ in runs if run.nit]))
+        means.append(np.mean([problem.distance(step.offer, delta) for *_, step in runs if step.completed]))
     assert np.mean(means) <= 0.2
 
 
@@ -354,5 +356,5 @@ def test_o2nc_reaches_stationarity_in_the_mean(make):
     oracle, means = tilted(problem, s), []
     for seed in range(5):
         runs = play(method, oracle, problem.x0, seed, M * K)
-        means.append(np.mean([problem.distance(run.x, delta) for run, _ in runs if run.state.done == 0]))
+        means.append(np.mean([problem.distance(run.x, delta) for run, *_ in runs if run.state.done == 0]))
     assert np.mean(means) <= 0.2

@@ -10,20 +10,20 @@ import goldstein
 
 ROOT = Path(goldstein.__file__).parent
 # From the lowest to the highest; rooms in one line know nothing of each other.
-ORDER = """
-arguments
-oracle
-state download compiled plot torch
-counting output projection steps estimate criterion problems datasets
-stationarity
-methods stop
-run
-minimize attack
-many theory testing sklearn
-demo
-cli
-""".split("\n")
-LEVEL = {room: level for level, line in enumerate(ORDER) for room in line.split()}
+ORDER = [
+    ["arguments", "norms"],
+    ["oracle"],
+    ["state", "download", "compiled", "plot", "torch"],
+    ["counting", "output", "projection", "steps", "estimate", "criterion", "problems", "datasets"],
+    ["stationarity"],
+    ["methods", "stop"],
+    ["run"],
+    ["minimize", "attack"],
+    ["many", "theory", "testing", "sklearn"],
+    ["demo"],
+    ["cli"],
+]
+LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 # What may be imported late, inside a function: rooms that need an optional package as soon as they are imported.
 OPTIONAL = {"compiled": "numba", "cli": "typer", "demo": "scikit-learn", "plot": "matplotlib", "theory": "its own time"}
 

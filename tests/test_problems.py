@@ -77,7 +77,7 @@ def test_one_point_a_batch_and_the_oracle_give_the_same_value_and_gradient(made,
     n = problem.oracle.n or 1
     samples = None if problem.oracle.n is None else np.tile(np.arange(n), 5)
     query = Query(np.repeat(X, n, axis=0), samples)
-    np.testing.assert_allclose(problem.oracle.evaluate(query).reshape(5, n).mean(axis=1), values, rtol=1e-12)
+    np.testing.assert_allclose(problem.oracle.evaluate(query).values.reshape(5, n).mean(axis=1), values, rtol=1e-12)
     with pytest.raises(ValueError, match=f"has {problem.dim} variables"):
         problem.value(np.zeros(problem.dim + 1))
 
@@ -104,7 +104,7 @@ def test_component_gradients_are_the_slopes_of_the_components(made, name):
     i = rng.integers(0, problem.oracle.n, 60)
 
     def ask(points, order=0):
-        return problem.oracle.evaluate(Query(points, i, order))
+        return problem.oracle.evaluate(Query(points, i, order)).values
 
     slopes = (ask(X + 1e-6 * V) - ask(X - 1e-6 * V)) / 2e-6
     np.testing.assert_allclose((ask(X, 1) * V).sum(axis=1), slopes, rtol=1e-5, atol=1e-5)
@@ -123,7 +123,7 @@ def test_no_gradient_on_the_ball_exceeds_the_lipschitz_constant(made, name):
         every = np.arange(n)
         norms = np.empty(len(X))
         for row, x in enumerate(X):
-            G = problem.oracle.evaluate(Query(np.broadcast_to(x, (n, x.size)), every, 1))
+            G = problem.oracle.evaluate(Query(np.broadcast_to(x, (n, x.size)), every, 1)).values
             norms[row] = np.sqrt((G**2).sum(axis=1).mean())
     assert norms.max() <= problem.lipschitz * (1 + 1e-12)
 
@@ -162,7 +162,7 @@ def test_a_constant_that_holds_everywhere_is_nearly_attained(made, name):
         X = np.ones((1, problem.dim))
     steepest = np.linalg.norm(problem.gradient(X), axis=1).max()
     if problem.oracle.n is not None:  # the constant belongs to the components, not to their mean
-        G = problem.oracle.evaluate(Query(np.zeros((1000, problem.dim)), np.arange(1000), 1))
+        G = problem.oracle.evaluate(Query(np.zeros((1000, problem.dim)), np.arange(1000), 1)).values
         steepest = np.sqrt((G**2).sum(axis=1).mean())
     assert steepest >= 0.6 * problem.lipschitz
 
@@ -217,7 +217,7 @@ def test_every_component_of_max_of_quadratics_grows_from_the_common_minimiser():
     problem = gp.max_of_quadratics(n=20, d=4, pieces=3, rng=1)
     X = 1 + np.random.default_rng(15).standard_normal((500, 4))
     i = np.arange(500) % 20
-    values = problem.oracle.evaluate(Query(X, i))
+    values = problem.oracle.evaluate(Query(X, i)).values
     assert (values >= ((X - 1) ** 2).sum(axis=1) / 2 - 1e-12).all()
     # The same weights balance the Hessians to I and every component's slopes to 0.
     H, g = problem.oracle.args

@@ -48,7 +48,7 @@ def test_every_component_is_hinge_plus_the_whole_regulariser(case):
     problem, A, b = case
     X, i = points(200, problem.dim), np.arange(200) % N
     expected = [naive(A, b, x, k, 0.3, 1.5) for x, k in zip(X, i, strict=True)]
-    np.testing.assert_allclose(problem.oracle.evaluate(Query(X, i)), expected, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(problem.oracle.evaluate(Query(X, i)).values, expected, rtol=1e-13, atol=1e-13)
 
 
 def test_the_full_loss_is_the_mean_of_the_components(case):
@@ -76,7 +76,7 @@ def test_gradients_are_the_slopes_of_the_components(case):
     X, V = 1.5 * rng.standard_normal((3 * N, problem.dim)), rng.standard_normal((3 * N, problem.dim))
 
     def ask(points, order=0):
-        return problem.oracle.evaluate(Query(points, i, order))
+        return problem.oracle.evaluate(Query(points, i, order)).values
 
     slopes = (ask(X + 1e-7 * V) - ask(X - 1e-7 * V)) / 2e-7
     np.testing.assert_allclose((ask(X, 1) * V).sum(axis=1), slopes, atol=1e-6)
@@ -88,10 +88,10 @@ def test_the_compiled_component_agrees_with_the_vectorised_one(case):
     pytest.importorskip("numba")
     problem, _, _ = case
     X, i = points(3 * N, problem.dim), np.arange(3 * N) % N
-    expected = problem.oracle.evaluate(Query(X, i))
+    expected = problem.oracle.evaluate(Query(X, i)).values
     scalar = [problem.jitted(x, k, *problem.oracle.args) for x, k in zip(X, i.tolist(), strict=True)]
     np.testing.assert_allclose(scalar, expected, rtol=1e-13)
-    np.testing.assert_allclose(problem.compiled.evaluate(Query(X, i)), expected, rtol=1e-13)
+    np.testing.assert_allclose(problem.compiled.evaluate(Query(X, i)).values, expected, rtol=1e-13)
     assert problem.jitted.nopython_signatures
 
 
@@ -133,16 +133,16 @@ def test_rows_that_share_a_few_samples_take_a_shortcut_to_the_same_values(case, 
     shortcut = svm._margins_by_sample
     monkeypatch.setattr(svm, "_margins_by_sample", lambda *args: taken.append(1) or shortcut(*args))
     expected = [naive(A, b, x, k, 0.3, 1.5) for x, k in zip(X, i, strict=True)]
-    np.testing.assert_allclose(problem.oracle.evaluate(Query(X, i)), expected, rtol=1e-13)
+    np.testing.assert_allclose(problem.oracle.evaluate(Query(X, i)).values, expected, rtol=1e-13)
     assert taken
 
 
 def test_large_batches_are_cut_into_chunks_that_change_nothing(case, monkeypatch):
     problem, _, _ = case
     X, i = points(500, problem.dim), np.random.default_rng(3).integers(0, N, 500)
-    whole = problem.oracle.evaluate(Query(X, i)), problem.value(X), problem.gradient(X)
+    whole = problem.oracle.evaluate(Query(X, i)).values, problem.value(X), problem.gradient(X)
     monkeypatch.setattr(svm, "CHUNK", 7)
-    parts = problem.oracle.evaluate(Query(X, i)), problem.value(X), problem.gradient(X)
+    parts = problem.oracle.evaluate(Query(X, i)).values, problem.value(X), problem.gradient(X)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-15)
 
@@ -161,9 +161,9 @@ def test_repeated_entries_are_added_and_the_users_matrix_is_left_alone():
     for bias in (True, False):
         problem = capped_l1_svm(A, [1, -1], regularisation=0, bias=bias)
         x = np.full(problem.dim, 0.1)
-        F = problem.oracle.evaluate(Query(np.stack([x, x]), np.array([0, 1])))
+        F = problem.oracle.evaluate(Query(np.stack([x, x]), np.array([0, 1]))).values
         np.testing.assert_allclose(F, [1 - 0.3 - 0.1 * bias, 1 + 0.4 + 0.1 * bias], rtol=1e-13)
-        G = problem.oracle.evaluate(Query(np.stack([x, x]), np.array([0, 1]), 1))
+        G = problem.oracle.evaluate(Query(np.stack([x, x]), np.array([0, 1]), 1)).values
         np.testing.assert_allclose(G[:, :3], [[0, 0, -3], [4, 0, 0]])
         problem.features.data[:] = 9
     assert A.nnz == 4
@@ -194,7 +194,7 @@ def test_the_lipschitz_constant_is_the_root_mean_square_over_components(case):
     assert problem.ball == np.inf
     X = np.vstack([points(50, problem.dim), 0.1 * points(50, problem.dim)])
     for x in X:
-        G = problem.oracle.evaluate(Query(np.tile(x, (N, 1)), np.arange(N), 1))
+        G = problem.oracle.evaluate(Query(np.tile(x, (N, 1)), np.arange(N), 1)).values
         assert np.sqrt((G**2).sum(axis=1).mean()) <= problem.lipschitz
 
 
@@ -206,11 +206,11 @@ def test_weights_multiply_the_hinges_and_nothing_else():
     penalty = 0.3 * np.minimum(np.abs(X), 1.5).sum(axis=1)
     for x, regulariser in zip(X, penalty, strict=True):
         each = Query(np.tile(x, (N, 1)), np.arange(N))
-        hinges = plain.oracle.evaluate(each) - regulariser
+        hinges = plain.oracle.evaluate(each).values - regulariser
         expected = weights * hinges + regulariser
-        np.testing.assert_allclose(weighted.oracle.evaluate(each), expected, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(weighted.oracle.evaluate(each).values, expected, rtol=1e-12, atol=1e-13)
         assert weighted.value(x) == pytest.approx(expected.mean(), rel=1e-13)
-        slopes = weighted.oracle.evaluate(Query(each.points, each.samples, 1))
+        slopes = weighted.oracle.evaluate(Query(each.points, each.samples, 1)).values
         np.testing.assert_allclose(slopes.mean(axis=0), weighted.gradient(x), rtol=1e-12, atol=1e-14)
     repeated = capped_l1_svm(np.repeat(A, weights.astype(int), axis=0), np.repeat(b, weights.astype(int)), 0.3, 1.5)
     scaled = capped_l1_svm(A, b, 0.3, 1.5, weights=weights / weights.mean())
@@ -223,8 +223,8 @@ def test_the_compiled_component_knows_the_weights_too():
     A, b = data()
     problem = capped_l1_svm(sparse.csr_array(A), b, 0.3, 1.5, weights=np.arange(N) % 3)
     X, i = points(3 * N, problem.dim), np.arange(3 * N) % N
-    expected = problem.oracle.evaluate(Query(X, i))
-    np.testing.assert_allclose(problem.compiled.evaluate(Query(X, i)), expected, rtol=1e-13)
+    expected = problem.oracle.evaluate(Query(X, i)).values
+    np.testing.assert_allclose(problem.compiled.evaluate(Query(X, i)).values, expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])

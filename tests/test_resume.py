@@ -76,7 +76,7 @@ def _cases() -> dict[str, tuple[gs.Method, str | None, str, str]]:
         function = list(FUNCTIONS)[(m + r + 2 * o) % len(FUNCTIONS)]
         cases[f"{method}-{rule}-{output}-{how}-{function}"] = METHODS[method](RULES[rule]), output, how, function
     for (method, make), output, how in product(METHODS_WITHOUT_RULE.items(), OUTPUTS, ("callback", "evals")):
-        if not (make(None).needs_gradient and output == "best"):  # gradients do not tell which iterate is best
+        if not (make(None).needs.gradients and output == "best"):  # gradients do not tell which iterate is best
             cases[f"{method}-{output}-{how}-sum"] = make(None), output, how, "sum"
     return cases
 

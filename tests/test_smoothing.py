@@ -58,7 +58,7 @@ def estimate(estimator, directions, oracle, x, b, rng):
     noisy = oracle.sample is not None
     xi = estimator.draw(oracle.sample, rng, b)
     w = directions(rng, b, x.size)
-    values = oracle.evaluate(Query(estimator.points(x, w, DELTA), xi)).reshape(estimator.evaluations, b)
+    values = oracle.evaluate(Query(estimator.points(x, w, DELTA), xi)).values.reshape(estimator.evaluations, b)
     usable = estimator.usable(values[None], noisy)
     return mean_estimate(w, estimator.coefficients(values, usable, x.size, DELTA, noisy), usable)
 
@@ -160,7 +160,7 @@ def test_in_one_dimension_the_mean_over_all_signs_is_exact(k):
     total = np.zeros(1)
     for pattern in signs:
         w, every = pattern[:, None], np.ones(k, bool)
-        values = problem.oracle.evaluate(Query(estimator.points(problem.x, w, DELTA)))[None]
+        values = problem.oracle.evaluate(Query(estimator.points(problem.x, w, DELTA))).values[None]
         total += mean_estimate(w, estimator.coefficients(values, every, 1, DELTA, False), every)
     np.testing.assert_allclose(total / len(signs), problem.smoothed_gradient, rtol=1e-12)
 
@@ -199,7 +199,7 @@ def test_second_moment_is_below_the_sharp_constant(d, components):
 def coefficients(problem, x, b, rng):
     """The c_i of b independent central estimates c_i w_i; ‖g(x; w_i, ξ_i)‖ = |c_i|."""
     xi = Central().draw(problem.oracle.sample, rng, b)
-    values = problem.oracle.evaluate(Query(Central().points(x, sphere(rng, b, x.size), DELTA), xi)).reshape(2, b)
+    values = problem.oracle.evaluate(Query(Central().points(x, sphere(rng, b, x.size), DELTA), xi)).values.reshape(2, b)
     return Central().coefficients(values, np.ones(b, bool), x.size, DELTA, True)
 
 

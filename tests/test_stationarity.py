@@ -47,9 +47,9 @@ class Watched(gs.Deterministic):
         super().__init__(*args, **options)
         self.queries = []
 
-    def evaluate(self, query, catch=()):
+    def evaluate(self, query, catch=(), meter=None):
         self.queries.append(query)
-        return super().evaluate(query, catch)
+        return super().evaluate(query, catch, meter)
 
 
 def never(*args):

@@ -162,7 +162,7 @@ def test_the_loops_of_the_study_are_those_of_the_library():
         run = gs.ZOO2NC(0.5, 16, step, learner=learner).start(x0, rng=7, sample=oracle.sample)
         while run.nit < 48:
             query = run.ask()
-            run.tell(query, oracle.evaluate(query))
+            run.tell(query, oracle.evaluate(query).values)
         np.testing.assert_allclose(hits_of("hit_zo_o2nc", (step or 0.0, 16), 96), run.state.position, rtol=1e-9)
 
 
@@ -179,7 +179,7 @@ def test_planned_loops_are_those_of_the_library(name):
         run, seen = made.method.start(problem.x0, rng=4), [problem.x0]
         while run.nit < 200:
             query, before = run.ask(), run.nit
-            run.tell(query, problem.oracle.evaluate(query))
+            run.tell(query, problem.oracle.evaluate(query).values)
             seen += [run.x] if run.nit > before else []
         points = scaling_planned.run_singd(made, problem, 4, wanted)
         np.testing.assert_allclose(points, np.array(seen)[wanted - 1], rtol=1e-9)

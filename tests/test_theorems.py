@@ -142,7 +142,7 @@ def test_a_plan_knows_its_cost_exactly(name, kind, problem):
             if run.nit >= made.parameters.get("first_iterations", 0):
                 spent.append(run.nfev)
             query = run.ask()
-            run.tell(query, problem.oracle.evaluate(query))
+            run.tell(query, problem.oracle.evaluate(query).values)
         assert made.expected_evaluations == pytest.approx(np.mean(spent), rel=1e-12)
     else:
         assert made.expected_evaluations == made.evaluations
@@ -180,6 +180,9 @@ def test_printed_parameters_of_theorem_1_make_its_proof_fail_and_repaired_ones_d
     assert -1e-12 <= star(repaired, c) < 0.2
 
 
+M, B, LARGE, ETA = 8, 10, 40, 0.06
+
+
 class Forgetful(gs.GFMPlus):
     """The released code: the previous point has been overwritten when the correction is taken."""
 
@@ -190,14 +193,11 @@ class Forgetful(gs.GFMPlus):
 
 def resample(query, rng):
     """Another ξ at the previous point than at the current one."""
-    if query.memory.blocks == 1:
+    if len(query) == 2 * LARGE:
         return query
     half = len(query) // 2
     pairs = rng.integers(0, 8, half // 2)
-    return gs.Query(query.points, np.concatenate([query.samples[:half], pairs, pairs]), memory=query.memory)
-
-
-M, B, LARGE, ETA = 8, 10, 40, 0.06
+    return gs.Query(query.points, np.concatenate([query.samples[:half], pairs, pairs]))
 
 
 def epochs(problem, count, method=gs.GFMPlus, spoil=None):
@@ -209,7 +209,7 @@ def epochs(problem, count, method=gs.GFMPlus, spoil=None):
         for t in range(M):
             x, query = run.x, run.ask()
             asked = query if spoil is None else spoil(query, rng)
-            run.tell(query, problem.oracle.evaluate(asked))
+            run.tell(query, problem.oracle.evaluate(asked).values)
             v = run.state.v
             errors[row, t] = np.sum((v - problem.smoothed_gradient(x, DELTA)) ** 2)
             powers[row, t] = v @ v
@@ -319,5 +319,5 @@ def test_mean_square_bound_saturates(problem):
         x = rng.normal(size=D)
         y = x + length * sphere(rng, 1, D)[0]
         w, xi = sphere(rng, 3000, D), Central().draw(problem.oracle.sample, rng, 3000)
-        square = estimate_gap(lambda X, xi=xi: problem.oracle.evaluate(gs.Query(X, xi)), x, y, w) ** 2
+        square = estimate_gap(lambda X, xi=xi: problem.oracle.evaluate(gs.Query(X, xi)).values, x, y, w) ** 2
         assert square.mean() - 4 * standard_error(square) <= min((c.mean_square * length) ** 2, 4 * c.second_moment)

@@ -134,7 +134,7 @@ def test_zo_o2nc_meets_its_bound(d, L, delta, share, gap, kind, learner):
     bound = (gap + rho * L) / (D * M * K) + (REGRET[learner] + 1) * G / math.sqrt(M)
     assert bound <= share * L * (1 + 1e-12)
     assert rho + M * D <= delta * (1 + 1e-12)  # ∂_ν f_ρ ⊂ ∂_{ν+ρ} f
-    assert rho == made.method.margin()
+    assert rho == made.method.needs.reach
 
 
 @patient
@@ -176,7 +176,7 @@ def test_block_plans_know_their_cost_exactly(name, learner):
     assert result.ngev == made.gradients
     M, K = made.parameters["block_length"], made.parameters["blocks"]
     assert made.expected_evaluations == pytest.approx(made.evaluations / K * np.mean(np.arange(1, K + 1)), rel=1e-12)
-    stops = {made.method.random_stop(np.random.default_rng(seed), made.iterations) for seed in range(30 * K)}
+    stops = {made.method.needs.random_stop(np.random.default_rng(seed), made.iterations) for seed in range(30 * K)}
     assert stops == {M * k for k in range(1, K + 1)}  # misses one with probability K e^{−30}
 
 
@@ -194,7 +194,7 @@ def test_singd_knows_its_cost_exactly():
 
     spent, rng = [], Fixed()
     for rng.i in range(1, made.iterations + 1):
-        n = made.method.random_stop(rng, made.iterations)
+        n = made.method.needs.random_stop(rng, made.iterations)
         spent.append(n + 1 if n else 0)  # the gradient at x_1 comes before the first iteration
     assert made.expected_evaluations == pytest.approx(np.mean(spent), rel=1e-12)
     drawn = made.run(problem.oracle, problem.x0, rng=1)
@@ -221,7 +221,7 @@ def blocks(made, oracle, x0, seed):
     for _ in range(made.iterations):
         query = run.ask()
         points.append(query.points.mean(axis=0))  # of x ± ρw
-        run.tell(query, oracle.evaluate(query))
+        run.tell(query, oracle.evaluate(query).values)
         if run.state.done == 0:
             means.append(run.x)
             norms.append(run.state.block_norm)

@@ -66,7 +66,7 @@ def test_constants_check_their_arguments():
 
 def test_run_hands_the_plan_to_minimize(monkeypatch):
     seen = {}
-    module = importlib.import_module("goldstein.minimize")
+    module = importlib.import_module("goldstein.theory.plans")
     monkeypatch.setattr(module, "minimize", lambda fun, x0, **kwargs: seen.update(kwargs))
     p = plan("one-phase", d=3, L=1, delta=0.5, epsilon=0.5, radius=1)
     p.run(abs, np.zeros(3), rng=7, max_evals=11, workers=2)

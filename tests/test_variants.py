@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
+from goldstein.methods.method import Context, Refusal
 from goldstein.methods.one_phase import OnePhase
 from goldstein.state import pack
 from test_algorithms import (
@@ -107,11 +108,13 @@ def test_a_warm_start_may_end_in_either(oracle, variant):
 def purposes(method, steps, seed):
     """Which of the steps took a large batch."""
     library = ORACLES["finite-sum"][0]
-    run, large = method.start(X0, rng=seed, sample=library.sample), []
+    context, large = Context(np.random.default_rng(seed), library.sample, noisy=True), []
+    state = method.init(np.array(X0), context)
     for _ in range(steps):
-        query = run.ask()
+        query = method.ask(state, context, None)
         large.append(query.memory.purpose == "large")
-        run.tell(query, library.evaluate(query))
+        method.tell(state, context, query, library.evaluate(query).values)
+        context.nfev += len(query)
     return np.array(large)
 
 
@@ -140,7 +143,7 @@ def test_ask_leaves_the_state_alone(method):
         query = run.ask()  # a run that was stopped in the middle asks again
         assert pack(run.state, again) == before
         assert all((arrays[key] == again[key]).all() for key in arrays | again)
-        run.tell(query, library.evaluate(query))
+        run.tell(query, library.evaluate(query).values)
 
 
 @pytest.mark.parametrize("method", VARIANTS.values(), ids=VARIANTS)
@@ -171,7 +174,7 @@ def test_an_iteration_that_fails_altogether_is_skipped(method):
     query = run.ask()
     run.tell(query, np.full(len(query), np.nan))
     assert (run.nit, run.state.v) == (1, None)
-    assert run.ask().memory.purpose == "large"
+    assert method.ask(run.state, run.context, None).memory.purpose == "large"
     run = method.start(X0, rng=13, sample=library.sample)
     play(run, library, 3)
     x, v, age = run.x.copy(), run.state.v.copy(), run.state.age
@@ -216,7 +219,6 @@ def test_bad_switches_get_one_clear_sentence(settings, error, words):
 
 def test_the_compiled_loops_refuse_the_switches_and_take_the_one_phase_method():
     numba = pytest.importorskip("numba")
-    from goldstein import compiled
 
     @numba.njit
     def norm(x):
@@ -224,16 +226,17 @@ def test_the_compiled_loops_refuse_the_switches_and_take_the_one_phase_method():
 
     oracle = gs.Deterministic(norm)
 
-    def obstacle(method):
-        return compiled.obstacle(method, oracle, constrained=False, scaled=False, output="last")
-
     for method in (PAGE, STORM, gs.WarmStart(gs.GFM(0.1, 0.1), PAGE)):
-        assert obstacle(method) == "The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM."
+        refusal = method.kernel(oracle)
+        assert isinstance(refusal, Refusal)
+        assert refusal == "The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM."
     with pytest.raises(ValueError, match="neither the coin"):
         gs.minimize(oracle, np.ones(D), STORM, max_evals=100, compiled=True)
     gs.minimize(oracle, np.ones(D), STORM, max_evals=100)  # goes the plain way
     for method in (gs.GFMPlus(0.1, 0.1, 5, 2), OnePhase(0.1, 0.1)):
-        assert obstacle(method) is None
+        kernel = method.kernel(oracle)
+        assert not isinstance(kernel, Refusal)
+        assert "last" in kernel.outputs
 
 
 # One phase
@@ -253,4 +256,4 @@ def test_the_one_phase_method_is_gfm_with_averaging(oracle):
 def test_the_plan_of_the_one_phase_method_is_one():
     plan = gs.theory.plan("one-phase", d=3, L=1, delta=0.5, epsilon=0.5, radius=1)
     assert type(plan.method) is OnePhase
-    assert plan.method.output == plan.output == "average"
+    assert plan.method.needs.output == plan.output == "average"

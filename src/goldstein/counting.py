@@ -11,6 +11,7 @@ from goldstein.oracle.tally import evidence
 from goldstein.state import State
 
 FAILURE_WINDOW = 1_000
+LARGEST = float(np.finfo(float).max) / 1e4  # what a sum that overflows is taken for
 SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
 
 
@@ -74,7 +75,8 @@ class Counters(State):
         """Take the values of an estimate into the mean of |F|."""
         if tally.fine:
             self.near += tally.fine
-            self.magnitude += (tally.magnitude - tally.fine * self.magnitude) / self.near
+            sum_of_sizes = min(tally.magnitude, LARGEST)
+            self.magnitude += (sum_of_sizes - tally.fine * self.magnitude) / self.near
 
     def _fails(self, asked: int, failed: int) -> None:
         self.nfail += failed

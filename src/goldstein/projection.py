@@ -146,7 +146,7 @@ class _Callable:
         self.project, self.scale = project, scale
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
-        answer = self.project(x if self.scale is None else x * self.scale)
+        answer = self.project(x.copy() if self.scale is None else x * self.scale)  # it may work in place
         out = arguments.reals("What projection returns", answer, "a vector of real numbers")
         if out.shape != x.shape:
             raise ValueError(f"projection returned shape {out.shape} for a point of shape {x.shape}.")

@@ -160,7 +160,7 @@ def run_o2nc(made: Plan, problem: Problem, seed: int) -> tuple[Array, Array]:
     means, norms = [], []
     for _ in range(made.iterations):
         query: gs.Query = run.ask()
-        run.tell(query, problem.oracle.evaluate(query))
+        run.tell(query, problem.oracle.evaluate(query).values)
         if run.state.done == 0:
             means.append(run.x)
             norms.append(run.state.block_norm)

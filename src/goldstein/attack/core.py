@@ -195,9 +195,9 @@ def attack(
                 result.errors[int(index)] = sentence
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
                 error.result = result  # type: ignore[attr-defined]
-            error.add_note(
-                f"goldstein: raised after {counted.queries.sum()} queries; `.result` holds the attack so far."
-            )
+                error.add_note(
+                    f"goldstein: raised after {counted.queries.sum()} queries; `.result` holds the attack so far."
+                )
             raise
     return result
 

@@ -45,7 +45,8 @@ class Scoring:
         """Answer the parts of a batch; scores that are not finite are the end of their image."""
         criteria = [_criterion(part) for part in parts]
         sizes = [len(part) for part in parts]
-        rows = np.concatenate([_rows(part, criterion) for part, criterion in zip(parts, criteria, strict=True)])
+        asked = [_rows(part, criterion) for part, criterion in zip(parts, criteria, strict=True)]
+        rows = np.concatenate(asked)  # the model may work in place on it
         owners = np.repeat([criterion.index for criterion in criteria], sizes)
         estimating = np.repeat([not _is_image(part) for part in parts], sizes)
         scores = self.model(rows.reshape(-1, *self.shape), owners, estimating)
@@ -58,13 +59,13 @@ class Scoring:
         raw = margins(log_z, labels, targets)
         certain = sure(raw, log_z, labels, targets)
         values = np.maximum(raw, -self.margin)
-        return self._answers(parts, sizes, rows, raw, values, classes, certain)
+        return self._answers(parts, sizes, asked, raw, values, classes, certain)
 
     def _answers(
         self,
         parts: Sequence[Part],
         sizes: list[int],
-        rows: Rows,
+        asked: list[Rows],
         raw: Array,
         values: Array,
         classes: npt.NDArray[np.int64],
@@ -90,7 +91,7 @@ class Scoring:
                 Scores(
                     values[start:end],
                     roundoff,
-                    rows[start:end],
+                    asked[k],
                     raw[start:end],
                     classes[start:end],
                     certain[start:end],

@@ -7,6 +7,7 @@ from numba import njit
 
 from goldstein.compiled.pieces import add, average, draw, norm, pair, pick, step_size
 from goldstein.compiled.tally import DIRECTIONS, NORM, POWER, TALLY, VALUE
+from goldstein.norms import HUGE
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -30,8 +31,8 @@ def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
             inverse = draw(rng, w, late, target)
             late = 0.0
             plus, minus, fine = pair(F, args, indices[k], x, w, delta * inverse, above, below, tally)
-            if fine:
-                c = d / (2 * delta) * (plus - minus)  # Definition 6
+            c = d / (2 * delta) * (plus - minus)  # Definition 6
+            if fine and abs(c) < HUGE:
                 tally[POWER] += c * c
                 total += plus + minus
                 late = c * inverse

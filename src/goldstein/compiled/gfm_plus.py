@@ -7,6 +7,7 @@ from numba import njit
 
 from goldstein.compiled.pieces import add, average, draw, norm, pair, pick, step_size
 from goldstein.compiled.tally import CHANGE, CORRECTIONS, DIRECTIONS, LEVEL, NORM, POWER, TALLY, VALUE
+from goldstein.norms import HUGE
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -57,7 +58,7 @@ def gfm_plus(
                 plus, minus, also = pair(F, args, indices[k], x_prev, w, radius, above, below, tally)
                 fine &= also  # a failure at x_{t−1} alone removes the whole term
                 before = d / (2 * delta) * (plus - minus)
-            if fine:
+            if fine and abs(c) < HUGE and abs(before) < HUGE:
                 total += here
                 power += c * c
                 change += (c - before) ** 2

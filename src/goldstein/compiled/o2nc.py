@@ -7,6 +7,7 @@ from numba import njit
 
 from goldstein.compiled.pieces import draw, norm, pair, pick
 from goldstein.compiled.tally import DIRECTIONS, NORM, POWER, VALUE
+from goldstein.norms import HUGE
 
 # What `zo_o2nc` carries along besides arrays; the order of its memory.
 DONE, SQUARES, BLOCK_NORM, PLAYED = range(4)
@@ -36,8 +37,8 @@ def zo_o2nc(
             inverse = draw(rng, w, late, g)
             late = 0.0
             plus, minus, fine = pair(F, args, indices[i], z, w, rho * inverse, above, below, tally)
-            if fine:
-                c = d / (2 * rho) * (plus - minus)  # Definition 6
+            c = d / (2 * rho) * (plus - minus)  # Definition 6
+            if fine and abs(c) < HUGE:
                 tally[POWER] += c * c
                 used += 1
                 total += plus + minus

@@ -19,6 +19,7 @@ from goldstein.methods.kernel import MachineCode, obstacle
 from goldstein.methods.method import Context, Kernel, Method, Needs, Refusal, Step, any_iterate
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
+from goldstein.norms import HUGE
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.state import State
 from goldstein.steps import Calibrated, Travel
@@ -33,7 +34,6 @@ DECAY = 0.7  # power of 1 − t/T in the steps: a little flatter than a straight
 GROW = 0.9  # the radius is at least the net distance travelled, divided by this
 SMOOTH = 1e-4  # δ, in radii
 TRIES = 5  # a single value that fails is asked for again
-HUGE = 1e150  # a coefficient beyond this is treated as a failure
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Auto(Method):
             offer,
             x=standing,
             completed=completed,
-            noise=(state.delta, state.power / max(state.directions, 1)) if completed else (0.0, 0.0),
+            noise=(state.delta, state.power / max(state.directions, 1)) if state.phase == "run" else (0.0, 0.0),
             directions=state.directions,
             remarks={"settings": state.remark},
             candidates={"last iterate": standing, "best of the races": state.best, "start point": state.origin},
@@ -176,12 +176,12 @@ class Auto(Method):
         state.nit += 1
         if not np.isfinite(values).all():
             return
-        c = d / (2 * state.delta) * (values[0] - values[1])  # Definition 6
+        c = d / (2 * state.delta) * (float(values[0]) - float(values[1]))  # Definition 6
         if not abs(c) < HUGE:
             return
         state.power += c * c
         state.directions += 1
-        state.value = float(values.mean())
+        state.value = float(values[0]) / 2 + float(values[1]) / 2
         eta = Calibrated(state.radius, state.pairs, DECAY).size(state.rule, t, None, state.value, c * c)
         state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
         state.size = eta

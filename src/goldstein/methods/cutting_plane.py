@@ -15,6 +15,7 @@ import numpy as np
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.ingd import Certifying, CertifyingState
 from goldstein.methods.method import Context, Step
+from goldstein.norms import usable
 from goldstein.oracle import Array, Query
 from goldstein.stationarity.hull import shortest
 
@@ -131,7 +132,7 @@ class CuttingPlane(Certifying):
     def tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> Step:
         left = state.x
         state.nit += query.order
-        if np.isfinite(values).all():  # else it is asked again, at another random point
+        if usable(values):  # else it is asked again, at another random point
             self._take(state, context, query, values)
         return self._told(state, query, left)
 

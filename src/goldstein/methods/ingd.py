@@ -18,6 +18,7 @@ import numpy as np
 from goldstein import arguments
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.method import TARGET, Context, Method, MethodState, Needs, Scale, Step, any_iterate
+from goldstein.norms import norm, usable
 from goldstein.oracle import Array, Query
 from goldstein.stationarity.certificate import Certificate
 
@@ -96,12 +97,12 @@ class Certifying(Method):
         """Return the state at the start point."""
 
     def _see(self, state: CertifyingState, gradient: Array) -> None:
-        state.largest = max(state.largest, length(gradient))
+        state.largest = max(state.largest, norm(gradient))
 
     def _hold(self, state: CertifyingState, m: Array) -> None:
         """Make m the combination held; the run is done when it is short enough."""
         state.m = m
-        state.norm = length(m)
+        state.norm = norm(m)
         state.phase = "done" if state.norm <= self.epsilon else "test"
 
     def _move(self, state: CertifyingState, x: Array, value: float) -> None:
@@ -131,7 +132,7 @@ class _Interpolated(Certifying):
     def tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
         left = state.x
         state.nit += query.order
-        if np.isfinite(values).all():
+        if usable(values):
             self._take(state, query, values)
         elif state.phase == "test":  # not known to descend
             state.phase = "inner"
@@ -256,7 +257,7 @@ class INGD(_Interpolated):
         assert state.m is not None
         assert state.origin is not None
         L = max(self.lipschitz or 0.0, state.largest)
-        unit = 1.0 if 1e-100 < L < 1e100 else L  # so that squares stay in range
+        unit = 1.0 if 1e-100 < L < 1e100 else L  # so that squares and their ratios stay in range
         bound = 4 * (L / unit) ** 2
         squared = (state.norm / unit) ** 2 if unit != 1 else float(state.m @ state.m)
         beta = (bound - squared) / (bound + 2 * squared)
@@ -328,7 +329,7 @@ class PINGD(_Interpolated):
     def _between(self, state: CertifyingState, context: Context) -> Array:
         assert state.m is not None
         z = state.m + self.perturb_radius * state.norm * ball(context.rng, 1, state.x.size)[0]
-        return np.asarray(state.x - context.rng.random() * self.delta * z / np.sqrt(z @ z))  # line 3
+        return np.asarray(state.x - context.rng.random() * self.delta * z / norm(z))  # line 3
 
     def _restart(self, state: CertifyingState, gradient: Array) -> None:
         self._hold(state, gradient)
@@ -337,17 +338,9 @@ class PINGD(_Interpolated):
         g = state.m
         assert g is not None
         gap = g - u
-        squared = float(gap @ gap)
-        share = min(max(float(g @ gap) / squared, 0.0), 1.0) if squared else 0.0
+        unit = 1.0 if 1e-100 < state.largest < 1e100 else state.largest  # so that squares stay in range
+        squared = float((gap / unit) @ (gap / unit))
+        share = 0.0
+        if squared:
+            share = min(max(float((g / unit) @ (gap / unit)) / squared, 0.0), 1.0)
         self._hold(state, g + share * (u - g))  # line 4
-
-
-def length(v: Array) -> float:
-    """Return ‖v‖, also where its square leaves the range of floating point."""
-    squared = float(v @ v)
-    if 1e-200 < squared < 1e200:
-        return float(np.sqrt(squared))
-    largest = float(np.abs(v).max())
-    if not 0 < largest < np.inf:
-        return largest
-    return largest * float(np.linalg.norm(v / largest))

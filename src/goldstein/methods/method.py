@@ -276,7 +276,8 @@ class Method(ABC):
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Method:
         """Return the method with the settings given, the others chosen by the measured scale of the function."""
-        raise ValueError(f"{cls.name} does not choose settings by itself: give all of them.")
+        missing = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.name not in given]
+        raise ValueError(f"{cls.name} does not choose settings by itself: give {', '.join(missing)} in options.")
 
     @classmethod
     def _complete(cls, given: Mapping[str, Any]) -> bool:

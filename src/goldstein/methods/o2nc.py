@@ -18,6 +18,7 @@ from goldstein import arguments
 from goldstein.methods.kernel import MachineCode
 from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Refusal, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
+from goldstein.norms import usable
 from goldstein.oracle import Array, Oracle, Query
 
 LEARNERS = ("adagrad", "ogd")
@@ -196,7 +197,7 @@ class O2NC(_Blocks):
 
     def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         ended = False
-        if np.isfinite(values).all():
+        if usable(values):
             radius = self.delta / self.block_length
             ended = _learn(state, query.memory, values[0], length=self.block_length, radius=radius, eta=self.step_size)
         state.nit += 1

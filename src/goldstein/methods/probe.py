@@ -13,6 +13,7 @@ import numpy as np
 
 from goldstein.estimate.smoothing import sphere
 from goldstein.methods.method import Context
+from goldstein.norms import root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.projection import Projection
 from goldstein.state import State
@@ -110,7 +111,10 @@ class Probe(State):
             self.noise = float(finite.std(ddof=1)) if finite.size > 1 else 0.0
             return
         plus, minus, here = values.reshape(3, -1)
-        fine = np.isfinite(plus) & np.isfinite(minus) & np.isfinite(here)
+        with np.errstate(over="ignore", invalid="ignore"):
+            odd = np.abs(plus - minus)
+            even = np.abs(plus + minus - 2 * here)
+        fine = np.isfinite(here) & np.isfinite(odd) & np.isfinite(even)
         radius, reach = (
             self.radius,
             float(np.abs(query.points - query.points[-1]).max()) * np.sqrt(query.points.shape[1]),
@@ -118,20 +122,22 @@ class Probe(State):
         if not fine.any() or reach < radius / 2:  # everything failed, or the allowed set is smaller: too far
             self.high = float(np.log(radius))
             return
-        odd = np.abs(plus - minus)[fine]
-        even = np.abs(plus + minus - 2 * here)[fine]
+        odd = odd[fine]
+        even = even[fine]
         top = float(np.abs(here[fine]).max())
         self.level = max(self.level, top)
         clear = 4 * max(self.noise, ROUNDING * top)
-        seen = odd.mean() > clear
-        flat = not seen and even.mean() > clear
-        if (seen and even.sum() > 0.5 * odd.sum()) or (flat and self.careful):
+        with np.errstate(over="ignore"):
+            seen = odd.mean() > clear
+            flat = not seen and even.mean() > clear
+            bent = even.sum() > 0.5 * odd.sum()
+        if (seen and bent) or (flat and self.careful):
             self.high = float(np.log(radius))
         else:
             self.low = float(np.log(radius))
         if odd.any():
-            self.slope = float(np.sqrt((odd**2).mean()) / (2 * radius))
+            self.slope = root_mean_square(odd) / (2 * radius)
         if seen:
             self.steepest = max(self.steepest, self.slope)
         elif flat:
-            self.kink = max(self.kink, float(np.sqrt((even**2).mean()) / (2 * radius)))
+            self.kink = max(self.kink, root_mean_square(even) / (2 * radius))

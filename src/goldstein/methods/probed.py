@@ -76,7 +76,11 @@ class Probed(Staged):
 
     def __post_init__(self) -> None:
         # What the method needs and how it answers does not depend on the settings that are still open.
-        example = self.guess_by(NOMINAL, self.given)
+        try:
+            example = self.guess_by(NOMINAL, self.given)
+        except (ArithmeticError, TypeError):
+            replace(self.guess_by(NOMINAL, {}), **self.given)  # says in a sentence which setting is wrong
+            raise
         object.__setattr__(self, "_example", example)
         object.__setattr__(self, "_built", (None, example))
 

@@ -17,6 +17,7 @@ import numpy as np
 from goldstein import arguments
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.method import TARGET, TRAVEL, Context, Method, MethodState, Needs, Scale, Step
+from goldstein.norms import usable
 from goldstein.oracle import Array, Query
 
 
@@ -134,7 +135,7 @@ class SINGD(Method):
     def tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> Step:
         g = values[0]
         left = state.x
-        fine = bool(np.isfinite(values).all())
+        fine = usable(values)
         if state.m is None:
             if fine:
                 state.m = g.copy()  # Alg. 2, line 1

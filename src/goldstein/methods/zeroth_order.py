@@ -13,6 +13,7 @@ from goldstein import arguments
 from goldstein.estimate.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
 from goldstein.methods.kernel import obstacle
 from goldstein.methods.method import Context, Method, MethodState, Needs, Refusal, Step, any_iterate
+from goldstein.norms import HUGE
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import Calibrated, LinearDecay, Schedule, StepRule, as_rule
 
@@ -180,12 +181,18 @@ class ZerothOrder(Method):
         usable = estimator.usable(blocks, stochastic)
         d = query.points.shape[1]
         delta = self._radius
-        coefficients = [estimator.coefficients(block, usable, d, delta, stochastic) for block in blocks]
+        with np.errstate(over="ignore", invalid="ignore"):  # values whose difference overflows are no estimate
+            coefficients = [estimator.coefficients(block, usable, d, delta, stochastic) for block in blocks]
+            small = np.abs(np.stack(coefficients)) < HUGE
+            if not small.all():
+                usable[usable] = small.all(axis=0)
+                coefficients = [estimator.coefficients(block, usable, d, delta, stochastic) for block in blocks]
         if not usable.any():
             return Reading(batch.w, usable, coefficients, np.nan)
         state.power += float(coefficients[0] @ coefficients[0])
         state.directions += coefficients[0].size
-        state.value = float(blocks[0][:, usable].mean())
+        with np.errstate(over="ignore"):
+            state.value = float(blocks[0][:, usable].mean())
         return Reading(batch.w, usable, coefficients, state.value)
 
     def _step(self, state: SmoothedState, context: Context, v: Array) -> None:

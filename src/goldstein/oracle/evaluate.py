@@ -152,10 +152,15 @@ class Evaluator:
         edges = np.linspace(0, len(query), min(self._parts, len(query)) + 1).astype(int).tolist()
         parts = [Part(first, query.rows(first, last)) for first, last in pairwise(edges)]
         self.started = len(query)  # unless it turns out that some were not
-        return self._together(list(self._map(Task(self.oracle, self.catch), parts)), edges[:-1])
+        answers = self._map(Task(self.oracle, self.catch), parts)
+        if not isinstance(answers, list):  # one that is made as it goes need go no further than an exception
+            answers = _up_to_an_error(answers)
+        return self._together(answers, edges[:-1])
 
     def _together(self, done: list[Done], places: list[int]) -> Answer:
         """Put the parts of an answer together, in the order of the rows."""
+        if not all(isinstance(part, Done) for part in done):
+            raise TypeError("workers must return what the function given to it returns, one for each part.")
         broken = next((part for part in done if part.error is not None), None)
         if broken is not None:
             assert broken.error is not None
@@ -164,7 +169,10 @@ class Evaluator:
         found = {part.place: part.answer for part in done}
         answers = [found.get(place) for place in places]
         if len(done) != len(places) or None in answers:
-            raise RuntimeError(f"workers returned {len(done)} parts of a query that has {len(places)}, each once.")
+            raise ValueError(
+                f"workers must return an answer for each part, got {len(found)} different ones of {len(places)} in "
+                f"{len(done)} answers."
+            )
         first, *others = [answer for answer in answers if answer is not None]
         return first.joined(others)
 
@@ -174,6 +182,15 @@ class Evaluator:
     def __exit__(self, *exc: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _up_to_an_error(answers: Iterable[Done]) -> list[Done]:
+    done = []
+    for part in answers:
+        done.append(part)
+        if getattr(part, "error", None) is not None:
+            break
+    return done
 
 
 def _submitting(executor: Any) -> Map:

@@ -47,16 +47,10 @@ class Tally:
         if not finite.size:
             return cls(len(values), roundoff=roundoff)
         single, double = (0, 0) if precise else evidence(finite)
-        return cls(
-            len(values),
-            finite.size,
-            float(finite.sum()),
-            float(np.abs(finite).sum()),
-            float(finite.min()),
-            single,
-            double,
-            roundoff,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(finite.sum())
+            magnitude = float(np.abs(finite).sum())
+        return cls(len(values), finite.size, total, magnitude, float(finite.min()), single, double, roundoff)
 
 
 def evidence(values: Array) -> tuple[int, int]:

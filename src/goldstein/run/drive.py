@@ -62,10 +62,10 @@ def drive(session: Session, evaluate: Evaluates) -> Result:
         except Exception as error:
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
                 error.result = session.result(Status.RUNNING)  # type: ignore[attr-defined]
-            error.add_note(
-                f"goldstein: raised after {session.counters.nfev} evaluations; `.point` holds the point (if it was "
-                "raised by the function), `.result` the run so far."
-            )
+                error.add_note(
+                    f"goldstein: raised after {session.counters.nfev} evaluations; `.point` holds the point (if it was "
+                    "raised by the function), `.result` the run so far."
+                )
             raise
 
 

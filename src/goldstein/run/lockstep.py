@@ -1,8 +1,7 @@
 """The driver of many sessions side by side: the rows that they ask for are merged into batches of one size.
 
-Batches are filled by asking one session after the other, and only when there is room: what a session has been answered
-is told to it not before its next rows are wanted, so that few sessions hold the rows of a query at a time. A session
-never learns what else was in its batches.
+Batches are filled by asking one session after the other, and only when there is room, so that few sessions hold the
+rows of a query at a time. A session never learns what else was in its batches.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from goldstein.run.session import Play, Session
 
 @dataclass(eq=False)
 class Course:
-    """A session on its way: the query that it waits for, and how much of it is answered."""
+    """A session on its way: the query that it waits for, if it has asked, and how much of it is answered."""
 
     session: Session
     play: Play[Result]
@@ -29,22 +28,24 @@ class Course:
     taken: int = 0
     answers: list[Answer] = field(default_factory=list)
 
-    def wants(self) -> bool:
-        """Whether it waits for rows, which it may only find out by being told what it knows; False: it has ended."""
-        if self.query is None:
-            self.query = next(self.play)
-        elif self.taken == len(self.query):
-            self.query = self.play.send(self._answer())
-            self.taken = 0
-            self.answers = []
+    def ask(self) -> Query:
+        """Return the query that it waits for, which may be asked only now; StopIteration when it has ended."""
         while self.query is None:
-            self.query = self.play.send(None)
-        return True
+            self.query = next(self.play)
+        return self.query
 
-    def _answer(self) -> Answer:
-        if len(self.answers) == 1:
-            return self.answers[0]
-        return self.answers[0].joined(self.answers[1:])
+    def tell(self, answer: Answer, last: int) -> None:
+        """Take the answer up to row `last`; StopIteration when that ends the session."""
+        assert self.query is not None
+        self.answers.append(answer)
+        self.taken = last
+        if last < len(self.query):
+            return
+        first, *others = self.answers
+        self.answers = []
+        self.taken = 0
+        self.query = None  # its rows are not needed while it waits
+        self.query = self.play.send(first.joined(others) if others else first)
 
 
 @dataclass(eq=False)
@@ -95,12 +96,15 @@ def lockstep(
                 course.play.close()
                 done(course.session, answer)
                 continue
-            course.answers.append(answer)
-            course.taken = part.last
-            if part.last < len(part.query):  # one that has rows in memory goes on first
-                waiting.appendleft(course)
-            else:
+            try:
+                course.tell(answer, part.last)
+            except StopIteration as ended:
+                done(course.session, ended.value)
+                continue
+            if course.query is None:
                 waiting.append(course)
+            else:  # one that has rows in memory goes on first
+                waiting.appendleft(course)
 
 
 def _fill(waiting: deque[Course], fresh: Iterator[Session], rows: int, at_once: int | None, done: Done) -> list[Part]:
@@ -115,12 +119,10 @@ def _fill(waiting: deque[Course], fresh: Iterator[Session], rows: int, at_once: 
         if course is None:
             break
         try:
-            course.wants()
+            query = course.ask()
         except StopIteration as ended:
             done(course.session, ended.value)
             continue
-        query = course.query
-        assert query is not None
         last = min(course.taken + free, len(query))
         parts.append(Part(course.session, query, course.taken, last, course))
         free -= len(parts[-1])

@@ -91,7 +91,10 @@ def mean_and_error(values: Array, exact: bool) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         return np.nan, np.nan
-    mean = float(finite.mean())
-    if exact and finite.size == values.size:
-        return mean, 0.0
-    return mean, float(finite.std(ddof=1) / np.sqrt(finite.size)) if finite.size > 1 else np.nan
+    with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
+        mean = float(finite.mean())
+        if exact and finite.size == values.size:
+            return mean, 0.0
+        if finite.size == 1:
+            return mean, np.nan
+        return mean, float(finite.std(ddof=1) / np.sqrt(finite.size))

@@ -35,6 +35,7 @@ Play = Generator[Query | None, Answer | None, T]
 """What a driver plays: queries, and None where it may catch its breath; answers, and None after a breath."""
 
 FLAT = 50  # so many differences that are all exactly 0 are worth a warning
+FLAT_WITH_NOISE = 500  # where many components may be flat though f is not
 
 
 class Session:
@@ -108,6 +109,7 @@ class Session:
         self._said: set[str] = set()
         self._resting: Snapshot | None = None
         self._final = False
+        self._spent = 0  # before the method began
         self._found: Array | None = None
 
     def play(self) -> Play[Result]:
@@ -118,11 +120,12 @@ class Session:
         self._begin(saved)
         status = yield from self._look_at_start()
         while status is None:
-            status = self._record() if self.counted >= self.recorder.due else None
-            if status is None:
+            self._rest()
+            if self.counted >= self.recorder.due:
+                status = self._record()
                 self._rest()
-                if self.kernel is not None:
-                    yield None
+            yield None
+            if status is None:
                 status = yield from self._look()
             if status is None:
                 status = yield from self._iterate()
@@ -140,6 +143,7 @@ class Session:
         """Ask a bare callable twice at x0: different values make it `Unreplayable`."""
         if self.max_evals is not None and self.max_evals < 2:
             return
+        self._spent = 2
         if saved is not None:  # asked before the checkpoint was written, and counted there
             if saved.fingerprint["oracle"].startswith(Unreplayable.__name__):
                 self.oracle = Unreplayable(self.oracle.fun)
@@ -182,7 +186,7 @@ class Session:
         context.sample = self.oracle.sample
         context.noisy = self.oracle.noisy
         if self.max_evals is not None:
-            context.max_evals = max(self.max_evals - self.counters.nfev - self.reserve, 0)
+            context.max_evals = max(self.max_evals - self._spent - self.reserve, 0)
         self.kernel = self._kernel()
         if self.checkpoint is not None:
             self._aux_at_start = aux_at_start
@@ -509,13 +513,12 @@ class Session:
         delta, power = self.step.noise
         magnitude = self.counters.magnitude
         if not power:
-            if self.step.directions < FLAT:
+            if self.step.directions < (FLAT_WITH_NOISE if self.oracle.noisy else FLAT):
                 return {}
             return {
                 "flat": (
                     f"All {self.step.directions:.0f} differences at delta={delta:.3g} are exactly 0, so the run does "
-                    f"not move: either F is flat here, or delta is lost in its rounding errors (|F| about "
-                    f"{magnitude:.2g}): use a larger delta."
+                    f"not move: F is flat here, or delta is lost in its rounding errors (|F| about {magnitude:.2g})."
                 )
             }
         rounding = self.step.x.size * self.counters.roundoff * magnitude / delta

@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 from goldstein import arguments
 from goldstein.counting import Counters
 from goldstein.criterion import Check
+from goldstein.norms import norm, norms
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.state import State, apart
 from goldstein.stationarity.draws import Gradients, Values, counted, drive, portions, rounding_error
@@ -255,7 +256,7 @@ class Search:
         They lie on a line through x at odd distances, so that no random number is drawn for them.
         """
         n = min(GAUGES, self.left // 4)
-        if n < 1:
+        if n < 1 or points_that_fit(self.x, self.delta) < 1:
             return
         place = (np.arange(1, n + 1) * GOLDEN) % 1.0
         away = np.cos(np.arange(1, self.x.size + 1.0))
@@ -321,8 +322,8 @@ class Search:
                 element = combination(weights, both)
                 heaviest = np.argsort(-weights)[: min(KEPT, np.count_nonzero(weights))]
                 kept = np.concatenate([both[heaviest], element[None]])
-                rounding = 4 * (d + len(both)) * self.count.proven * float(np.linalg.norm(kept, axis=1).max())
-                bound = float(np.linalg.norm(element)) + rounding
+                rounding = 4 * (d + len(both)) * self.count.proven * float(norms(kept).max())
+                bound = norm(element) + rounding
         if bound > self.epsilon:
             more = self.left > DRAWS  # there was no room for them in a hull, but a mean is not spoiled by one kink
             smoothed = (yield from self.smoothed_gradient()) if more else self._smoothed(moments, fresh, 1 - self.risk)
@@ -347,7 +348,10 @@ class Search:
             found = self._smoothed(moments, fresh, 1 - self.risk / len(LOOKS))
             if found is None or found.bound <= self.epsilon:
                 break
-            if estimate(moments, fresh, self.confidence, noisy=self.oracle.noisy).interval[0] > self.epsilon**2:
+            if (
+                estimate(moments, fresh, self.confidence, noisy=self.oracle.noisy).interval[0]
+                > self.epsilon * self.epsilon
+            ):
                 break
         self.direction = moments.mean
         return found

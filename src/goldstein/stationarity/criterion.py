@@ -92,7 +92,7 @@ class Stationary(Criterion):
                 yield from counted(gather(moments, source, np.ones(1), k, rng), count)
                 rounding = rounding_error(x.size, self.delta, count)
                 result = estimate(moments, count, self.confidence, rounding, noisy=oracle.noisy)
-                if count.nfail or result.interval[0] > self.epsilon**2:
+                if count.nfail or result.interval[0] > self.epsilon * self.epsilon:
                     return False
             if result.upper > self.epsilon or points_that_fit(x, self.delta, count.proven) < 1:
                 return False

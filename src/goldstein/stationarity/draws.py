@@ -43,9 +43,10 @@ class Values:
         at = np.repeat(np.tile(self.centres, (k, 1)), frame, axis=0)
         step = self.delta * w
         answer = yield Query(np.concatenate([at + step, at - step]), xi, fresh=True)
+        values = np.where(np.isfinite(answer.values), answer.values, np.nan)
         with np.errstate(invalid="ignore", over="ignore"):  # a failed value makes its draw not finite
             every = np.ones(pairs, dtype=bool)
-            c = two_point.coefficients(answer.values.reshape(2, pairs), every, d, self.delta, self.sample is not None)
+            c = two_point.coefficients(values.reshape(2, pairs), every, d, self.delta, self.sample is not None)
             return np.asarray((c[:, None] * w).reshape(k, m, frame, d).mean(axis=2))
 
 

@@ -18,6 +18,7 @@ from goldstein import arguments
 from goldstein.counting import Counters
 from goldstein.criterion import Check
 from goldstein.estimate.smoothing import ball
+from goldstein.norms import norm
 from goldstein.oracle import Array, Deterministic, Oracle, Query
 from goldstein.stationarity.draws import Gradients, Source, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, gather
@@ -200,7 +201,8 @@ def exact_hull(points: Array, count: Counters) -> Check[Hull]:
     g = yield from gradients_at(points)
     weights = shortest(g)
     element = combination(weights, g)
-    bound, lower = float(np.linalg.norm(element)), 0.0
+    bound = norm(element)
+    lower = 0.0
     if bound > 0:
         lower = max(float((g[np.isfinite(g).all(axis=1)] @ (element / bound)).min()), 0.0)
     if np.isnan(bound):
@@ -291,7 +293,7 @@ def segment_points(x: Array, radius: float, g: Array, n: int, rng: np.random.Gen
     so they are what shortens a combination g best, where uniform points in high dimension miss the kinks. The direction
     is jittered, so that f is differentiable at the points with probability 1.
     """
-    length = float(np.linalg.norm(g))
+    length = norm(g)
     if not 0 < length < np.inf:
         return random_points(x, radius, n, rng)
     v = g / length + JITTER * ball(rng, n, x.size)

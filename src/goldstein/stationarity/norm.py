@@ -47,10 +47,12 @@ class Moments:
         self.squares = self.fourths = 0.0
         self.second = np.zeros((d, d)) if d <= DENSE else None
         self.rows: list[Array] = []
+        self.beyond = False  # a draw was larger than any float
 
     def add(self, draws: Array) -> None:
         """Take draws, shape (k, d); rows that are not finite are left out."""
         g = draws[np.isfinite(draws).all(axis=1)]
+        self.beyond = self.beyond or bool(np.isinf(draws).any())
         self.n += len(g)
         largest = float(np.abs(g).max(initial=0.0))
         if not largest:  # zeros change no sum
@@ -204,10 +206,11 @@ def estimate(
     two_sided, one_sided = (float(stdtrit(n - 1, p)) for p in ((1 + confidence) / 2, confidence))
     if deviation is not None and not count.nfail:
         rigorous = float(np.linalg.norm(moments.mean)) + deviation + rounding
-    unit, scale = moments.unit**2, moments.unit * (moments.squares / n) ** 0.5
+    unit = moments.unit * moments.unit  # infinite rather than an error
+    scale = moments.unit * (moments.squares / n) ** 0.5
     rounding += 2.0**-50 * scale  # of the sums, which is all that is left when the draws are equal
     low, high, upper = below(two_sided) * unit, above(two_sided) * unit, float(np.sqrt(above(one_sided))) * moments.unit
-    if noisy and moments.sharing < SEEN:
+    if moments.beyond or (noisy and moments.sharing < SEEN):
         high = upper = np.inf
     return NormEstimate(
         u * unit,
