@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from goldstein.smoothing import LeaveOneOut
 from scipy.optimize import Bounds
 
 import goldstein as gs
 from goldstein import steps
+from goldstein.estimate.smoothing import LeaveOneOut
 
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
 REFUSED = (TypeError, ValueError)

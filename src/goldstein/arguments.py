@@ -102,7 +102,7 @@ def reals(name: str, value: Any, wanted: str) -> Array:
     """Return real numbers as a fresh array of any shape; they may be infinite or NaN."""
     try:
         given = np.asarray(value)
-        if isinstance(value, np.ma.MaskedArray) or not _all_real(given):
+        if np.ma.is_masked(value) or not _all_real(given):
             raise TypeError
         return np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -45,7 +45,7 @@ class Counters(State):
     double: int = 0
     coarsest: float = DOUBLE
 
-    def see(self, query: Query, answer: Answer, *, diagnostic: bool = False) -> Tally:
+    def count(self, query: Query, answer: Answer, *, diagnostic: bool = False) -> Tally:
         """Count the answer of a query; return the tally of its values."""
         if query.order == 1:
             failed = len(query) - int(np.isfinite(answer.values).all(axis=1).sum())
@@ -69,14 +69,14 @@ class Counters(State):
         self.single += tally.single
         self.double += tally.double
         self.coarsest = max(self.coarsest, tally.roundoff)
-        self._fails(tally.asked, tally.asked - tally.fine)
+        self._fails(tally.asked, tally.asked - tally.finite)
 
     def measure(self, tally: Tally) -> None:
         """Take the values of an estimate into the mean of |F|."""
-        if tally.fine:
-            self.near += tally.fine
+        if tally.finite:
+            self.near += tally.finite
             sum_of_sizes = min(tally.magnitude, LARGEST)
-            self.magnitude += (sum_of_sizes - tally.fine * self.magnitude) / self.near
+            self.magnitude += (sum_of_sizes - tally.finite * self.magnitude) / self.near
 
     def _fails(self, asked: int, failed: int) -> None:
         self.nfail += failed

@@ -136,8 +136,8 @@ def minimize(
         raise ValueError(f"{chosen.name} asks for gradients only, so it cannot tell which iterate is best.")
     allowed = as_projection(bounds, projection, x.size)
     if stationarity is not None:
-        if np.shape(stationarity) != (2,):
-            raise ValueError(f"stationarity must be a pair (delta, epsilon), got {stationarity!r:.80}.")
+        if not isinstance(stationarity, Iterable) or len(list(stationarity)) != 2:
+            raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(stationarity)}.")
         delta, epsilon = stationarity
         stationarity = (arguments.positive("delta", delta), arguments.positive("epsilon", epsilon))
     generator = arguments.generator(rng)

@@ -189,7 +189,7 @@ def _box(bounds: Any, d: int) -> Box:
     if isinstance(bounds, Bounds):
         box = Box(bounds.lb, bounds.ub)
     else:
-        pairs = list(bounds) if isinstance(bounds, Iterable) else []
+        pairs = list(bounds) if isinstance(bounds, Iterable) and not np.ma.is_masked(bounds) else []
         if len(pairs) != d or any(np.size(pair) != 2 for pair in pairs):
             raise ValueError(f"bounds must be a scipy Bounds or {d} pairs (lower, upper), one for each coordinate.")
         box = Box(

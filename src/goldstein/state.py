@@ -66,7 +66,7 @@ def unpack(packed: Any, arrays: dict[str, Array]) -> Any:
     return [unpack(item, arrays) for item in packed["list"]]
 
 
-def apart(rng: np.random.Generator) -> np.random.Generator:
+def second_generator(rng: np.random.Generator) -> np.random.Generator:
     """Return a generator for what must not change the trajectory, fixed by the state of `rng` but not drawn from it."""
     arrays: dict[str, Any] = {}
     digest = hashlib.sha256(json.dumps(pack(rng.bit_generator.state, arrays)).encode())

@@ -121,7 +121,7 @@ def failures_are_survived(method: Method, stochastic: bool) -> None:
         assert np.isfinite(result.x).all(), "failed values reached the answer"
 
 
-def it_descends(method: Method, stochastic: bool) -> None:
+def descends(method: Method, stochastic: bool) -> None:
     """With its settings made for it, a run ends lower than it began, on a problem that any method can do."""
     result = _run(method, _Counted(), stochastic, max_evals=10 * BUDGET)
     target = CENTRES if stochastic else np.zeros((1, D))
@@ -135,7 +135,7 @@ CHECKS: tuple[Callable[[Method, bool], None], ...] = (
     asking_changes_nothing,
     state_is_plain_data,
     failures_are_survived,
-    it_descends,
+    descends,
 )
 
 

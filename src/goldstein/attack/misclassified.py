@@ -101,7 +101,7 @@ class Misclassified(Criterion):
         image = self.region.rows(x[None])[0]
         asked = self._asked
         self._asked = None
-        if not self._known(image) and (asked is None or not self._see(image, asked)):
+        if not self._known(image) and (asked is None or not self._tried_among(image, asked)):
             del asked
             yield from self._ask(image)
         return self.success
@@ -110,7 +110,7 @@ class Misclassified(Criterion):
         """Ask for the scores of one image."""
         answer = yield Query(image[None])  # type: ignore[arg-type]  # single precision: an image as it is
         assert isinstance(answer, Scores)
-        self._see(image, answer)
+        self._tried_among(image, answer)
 
     def _known(self, image: Rows) -> bool:
         """Take an iterate as tried if it was an iterate before."""
@@ -121,7 +121,7 @@ class Misclassified(Criterion):
         self.predicted = said
         return True
 
-    def _see(self, image: Rows, asked: Scores) -> bool:
+    def _tried_among(self, image: Rows, asked: Scores) -> bool:
         """Take an iterate as tried if it is among the rows that were asked; it may be a success."""
         place = _place(image, asked.rows)
         if place is None:

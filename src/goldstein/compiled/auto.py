@@ -23,9 +23,9 @@ def auto(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, 
         delta = max(smooth * memory[RADIUS], floor)
         i = pick(rng, n) if n > 0 else 0
         inverse = draw(rng, w, 0.0, x)
-        plus, minus, fine = pair(F, args, i, x, w, delta * inverse, above, below, tally)
+        plus, minus, finite = pair(F, args, i, x, w, delta * inverse, above, below, tally)
         c = d / (2 * delta) * (plus - minus)  # Definition 6
-        if not fine or not abs(c) < huge:
+        if not finite or not abs(c) < huge:
             continue
         tally[POWER] += c * c
         tally[DIRECTIONS] += 1

@@ -30,9 +30,9 @@ def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
         for k in range(b):
             inverse = draw(rng, w, late, target)
             late = 0.0
-            plus, minus, fine = pair(F, args, indices[k], x, w, delta * inverse, above, below, tally)
+            plus, minus, finite = pair(F, args, indices[k], x, w, delta * inverse, above, below, tally)
             c = d / (2 * delta) * (plus - minus)  # Definition 6
-            if fine and abs(c) < HUGE:
+            if finite and abs(c) < HUGE:
                 tally[POWER] += c * c
                 total += plus + minus
                 late = c * inverse

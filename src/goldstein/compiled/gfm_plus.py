@@ -52,13 +52,13 @@ def gfm_plus(
             inverse = draw(rng, w, late, g)
             late = 0.0
             radius = delta * inverse
-            plus, minus, fine = pair(F, args, indices[k], x, w, radius, above, below, tally)
+            plus, minus, finite = pair(F, args, indices[k], x, w, radius, above, below, tally)
             c, before, here = d / (2 * delta) * (plus - minus), 0.0, plus + minus
             if not restart:
                 plus, minus, also = pair(F, args, indices[k], x_prev, w, radius, above, below, tally)
-                fine &= also  # a failure at x_{t−1} alone removes the whole term
+                finite &= also  # a failure at x_{t−1} alone removes the whole term
                 before = d / (2 * delta) * (plus - minus)
-            if fine and abs(c) < HUGE and abs(before) < HUGE:
+            if finite and abs(c) < HUGE and abs(before) < HUGE:
                 total += here
                 power += c * c
                 change += (c - before) ** 2

@@ -36,9 +36,9 @@ def zo_o2nc(
         for i in range(b):
             inverse = draw(rng, w, late, g)
             late = 0.0
-            plus, minus, fine = pair(F, args, indices[i], z, w, rho * inverse, above, below, tally)
+            plus, minus, finite = pair(F, args, indices[i], z, w, rho * inverse, above, below, tally)
             c = d / (2 * rho) * (plus - minus)  # Definition 6
-            if fine and abs(c) < HUGE:
+            if finite and abs(c) < HUGE:
                 tally[POWER] += c * c
                 used += 1
                 total += plus + minus

@@ -16,7 +16,7 @@ from goldstein.compiled.tally import (
     DOUBLES,
     ETA,
     FAILED,
-    FINE,
+    FINITE,
     LOWEST,
     MAGNITUDE,
     SINGLES,
@@ -54,12 +54,12 @@ def gauge(tally, value):
 
 
 @njit(inline="always")
-def see(tally, value):
+def count_value(tally, value):
     """Count a value; return whether it is finite."""
     if not np.isfinite(value):
         tally[FAILED] += 1
         return False
-    tally[FINE] += 1
+    tally[FINITE] += 1
     tally[TOTAL] += value
     tally[MAGNITUDE] += abs(value)
     tally[LOWEST] = min(tally[LOWEST], value)
@@ -109,7 +109,7 @@ def _pair(F, args, i, x, w, radius, above, below, tally):
         plus = call(F, above, i, args)
         minus = call(F, below, i, args)
         if np.isfinite(plus) and np.isfinite(minus):
-            tally[FINE] += 2
+            tally[FINITE] += 2
             tally[TOTAL] += plus + minus
             tally[MAGNITUDE] += abs(plus) + abs(minus)
             if plus < tally[LOWEST] or minus < tally[LOWEST]:
@@ -118,8 +118,8 @@ def _pair(F, args, i, x, w, radius, above, below, tally):
                 gauge(tally, plus)
                 gauge(tally, minus)
             return plus, minus, True
-        see(tally, plus)
-        see(tally, minus)
+        count_value(tally, plus)
+        count_value(tally, minus)
         return plus, minus, False
 
     return both

@@ -149,7 +149,7 @@ class CuttingPlane(Certifying):
                 state.z = z
                 state.phase = "inner"
         else:
-            self._see(state, values[0])
+            self._measure(state, values[0])
             if state.phase == "start":
                 self._open(state, values[0], context)
             else:
@@ -193,9 +193,10 @@ def hit_and_run(rng: np.random.Generator, start: Array, normals: Array, levels: 
         h /= np.sqrt(np.einsum("ij,ij->i", h, h))[:, None]
         along = np.einsum("ij,ij->i", w, h)
         half = np.sqrt(np.maximum(along**2 + 1 - np.einsum("ij,ij->i", w, w), 0))
-        room, rate = np.maximum(w @ normals.T - levels, 0), h @ normals.T
+        slack = np.maximum(w @ normals.T - levels, 0)
+        rate = h @ normals.T
         with np.errstate(divide="ignore", invalid="ignore"):
-            ends = -room / rate
+            ends = -slack / rate
         low = np.maximum(-along - half, np.where(rate > 0, ends, -np.inf).max(axis=1))
         high = np.minimum(-along + half, np.where(rate < 0, ends, np.inf).min(axis=1))
         w += (low + rng.random(len(w)) * np.maximum(high - low, 0))[:, None] * h

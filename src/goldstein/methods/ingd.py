@@ -96,7 +96,7 @@ class Certifying(Method):
     def _begin(self, x: Array) -> CertifyingState:
         """Return the state at the start point."""
 
-    def _see(self, state: CertifyingState, gradient: Array) -> None:
+    def _measure(self, state: CertifyingState, gradient: Array) -> None:
         state.largest = max(state.largest, norm(gradient))
 
     def _hold(self, state: CertifyingState, m: Array) -> None:
@@ -144,7 +144,7 @@ class _Interpolated(Certifying):
             state.value = float(values[0])
             state.phase = "start"
         elif state.phase == "start":
-            self._see(state, values[0])
+            self._measure(state, values[0])
             self._restart(state, values[0].copy())
         elif state.phase == "test":
             if state.value - values[0] >= self.delta * state.norm / 4:
@@ -152,7 +152,7 @@ class _Interpolated(Certifying):
             else:
                 state.phase = "inner"
         else:
-            self._see(state, values[0])
+            self._measure(state, values[0])
             self._shorten(state, values[0])
 
     @abstractmethod

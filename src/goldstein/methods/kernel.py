@@ -21,7 +21,7 @@ from goldstein.compiled.tally import (
     DOUBLES,
     ETA,
     FAILED,
-    FINE,
+    FINITE,
     LOWEST,
     MAGNITUDE,
     NORM,
@@ -111,7 +111,7 @@ class MachineCode(ABC):
             done = self.call(state, context, mean.mean, mean.count, steps, tally)
             mean.count += done
         self.remember(state, steps[:done], tally)
-        asked = int(tally[FINE] + tally[FAILED])
+        asked = int(tally[FINITE] + tally[FAILED])
         state.nit += done
         context.nfev += asked
         state.power += float(tally[POWER])
@@ -121,7 +121,7 @@ class MachineCode(ABC):
             state.norm = float(tally[NORM])
         seen = Tally(
             asked,
-            int(tally[FINE]),
+            int(tally[FINITE]),
             float(tally[TOTAL]),
             float(tally[MAGNITUDE]),
             float(tally[LOWEST]),

@@ -52,6 +52,15 @@ class Step(State):
         message.
     candidates : mapping or None
         For the output rule "choice": name -> point, the start last.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> run = gs.GFM(delta=0.1, step_size=0.01).start(np.ones(2), rng=0)
+    >>> query = run.ask()
+    >>> step = run.tell(query, np.abs(query.points).sum(axis=1))
+    >>> step.completed, step.offer, step.size
+    (1, array([1., 1.]), 0.01)
     """
 
     x: Array
@@ -117,6 +126,13 @@ class Needs:
     random_stop : callable or None
         `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
         the rule "random". None: that cannot be said beforehand.
+
+    Examples
+    --------
+    >>> import goldstein as gs
+    >>> needs = gs.GFMPlus(delta=0.1, step_size=0.01, epoch_length=5, batch_size=2).needs
+    >>> needs.reach, needs.output, needs.refusal("gfm+", gs.Deterministic(sum))
+    (0.1, 'last', None)
     """
 
     replay: str = ""
@@ -330,8 +346,14 @@ class Method(ABC):
         """
         x = arguments.point("x0", x0)
         allowed = as_projection(None, projection, x.size)
-        noisy = sample is not None
-        context = Context(arguments.generator(rng), sample, allowed, max_evals, max_iter, noisy)
+        context = Context(
+            arguments.generator(rng),
+            arguments.optional_callable("sample", sample),
+            allowed,
+            arguments.optional_count("max_evals", max_evals),
+            arguments.optional_count("max_iter", max_iter),
+            noisy=sample is not None,
+        )
         return Run(self, x, context)
 
 
@@ -379,7 +401,7 @@ class Run:
         asked = self._asked
         if asked is None or query is not self._pending:
             raise ValueError("tell takes the query that ask returned last, once.")
-        answer = np.array(values, float)
+        answer = arguments.reals("values", values, "numbers, NaN where an evaluation failed")
         if answer.shape != asked.shape:
             raise ValueError(f"This query is answered by an array of shape {asked.shape}, got {answer.shape}.")
         self._asked = None

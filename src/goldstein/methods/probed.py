@@ -95,7 +95,8 @@ class Probed(Staged):
     @property
     def needs(self) -> Needs:
         known = self._example.needs
-        pairs = known.pairs if "delta" in self.given else 0.0  # else δ is chosen by the noise that was measured
+        elsewhere = self.guess_by(replace(NOMINAL, radius=2 * NOMINAL.radius), self.given).needs.pairs
+        pairs = known.pairs if elsewhere == known.pairs else 0.0  # a δ that is not given follows the noise measured
         return replace(known, pairs=pairs, horizon=True, reach=0.0, random_stop=None)
 
     def init(self, x: Array, context: Context) -> ProbedState:

@@ -38,6 +38,12 @@ def register(kind: type[Method], name: str | None = None, guess: Guess | None = 
     -------
     type
         The class itself.
+
+    Examples
+    --------
+    >>> import goldstein as gs
+    >>> gs.register(gs.GFM) is gs.GFM
+    True
     """
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise TypeError(f"register takes a class that derives from Method, got {kind!r:.80}.")

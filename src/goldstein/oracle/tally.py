@@ -20,7 +20,7 @@ class Tally:
 
     Attributes
     ----------
-    asked, fine : int
+    asked, finite : int
         How many were asked for, and how many of those were finite.
     total, magnitude, lowest : float
         Sum, sum of the absolute values and minimum of the finite ones.
@@ -31,7 +31,7 @@ class Tally:
     """
 
     asked: int = 0
-    fine: int = 0
+    finite: int = 0
     total: float = 0.0
     magnitude: float = 0.0
     lowest: float = np.inf
@@ -42,8 +42,8 @@ class Tally:
     @classmethod
     def of(cls, values: Array, roundoff: float = DOUBLE, *, precise: bool = False) -> Tally:
         """Return the tally of values; `precise`: their precision is known already, so that nothing need be measured."""
-        fine = np.isfinite(values)
-        finite = values if fine.all() else values[fine]
+        numbers = np.isfinite(values)
+        finite = values if numbers.all() else values[numbers]
         if not finite.size:
             return cls(len(values), roundoff=roundoff)
         single, double = (0, 0) if precise else evidence(finite)

@@ -86,10 +86,10 @@ class Window(State):
     count: int = 0
     lowest: float = np.inf
 
-    def see(self, tally: Tally) -> None:
+    def add(self, tally: Tally) -> None:
         """Take note of the values that came in."""
         self.total += tally.total
-        self.count += tally.fine
+        self.count += tally.finite
         self.lowest = min(self.lowest, tally.lowest)
 
     def read(self) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from goldstein.run.closing import Closing
 from goldstein.run.history import History, Lookout, Recorder
 from goldstein.run.result import REASONS, Result, Status
 from goldstein.run.snapshot import Snapshot
-from goldstein.state import apart, generator
+from goldstein.state import generator, second_generator
 from goldstein.stationarity.certificate import Certificate
 from goldstein.stationarity.rounding import points_that_fit, too_small
 
@@ -151,7 +151,7 @@ class Session:
         start = self._x0 if self.projection is None else self.projection(self._x0)
         query = Query(np.stack([start, start]))
         answer = yield from self._answered(query)
-        self.counters.see(query, answer, diagnostic=True)
+        self.counters.count(query, answer, diagnostic=True)
         first, second = answer.values
         if first == second or not np.isfinite(answer.values).all():
             return
@@ -174,7 +174,7 @@ class Session:
         if saved is not None:
             self.aux = generator(saved.aux_at_start)
         else:
-            self.aux = apart(context.rng) if self._aux is None else self._aux
+            self.aux = second_generator(context.rng) if self._aux is None else self._aux
         aux_at_start = self.aux.bit_generator.state
         self.choosing = self.output is None and self.needs.output == "choice"
         self._choose_rule()
@@ -272,7 +272,7 @@ class Session:
             self._end_for_good()
         answer = yield from self._answered(query)
         self._resting = None
-        tally = self.counters.see(query, answer)
+        tally = self.counters.count(query, answer)
         if self.watching and self._finds(query, answer):
             return Status.CRITERION
         before = self.step.x
@@ -347,9 +347,9 @@ class Session:
         """Take a step, or many of them at once: what it says, and the values that it saw."""
         self.step = step
         self.nit += step.completed
-        if tally.fine:
-            self.recorder.see(tally)
-            self.lookout.see(tally)
+        if tally.finite:
+            self.recorder.add(tally)
+            self.lookout.add(tally)
             if step.noise[0]:
                 self.counters.measure(tally)
         if step.remarks:
@@ -379,7 +379,7 @@ class Session:
             return None
         fun, lowest = self.lookout.read()
         for criterion in self.periodic:
-            if criterion.screen(fun, lowest, self.oracle.noisy):
+            if not self.needs.values or criterion.screen(fun, lowest, self.oracle.noisy):
                 check = criterion.confirm(self._outside(self._answer()), self.oracle, self.aux)
                 if (yield from self._counted(check, self.reserve)):
                     self.notes.insert(0, criterion.message)
@@ -443,7 +443,7 @@ class Session:
                     return None  # type: ignore[return-value]
                 answer = yield query
                 assert answer is not None
-                self.counters.see(query, answer, diagnostic=True)
+                self.counters.count(query, answer, diagnostic=True)
                 query = check.send(answer)
         except StopIteration as done:
             result: T = done.value

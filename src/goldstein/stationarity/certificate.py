@@ -15,7 +15,7 @@ from goldstein.counting import Counters
 from goldstein.criterion import Check
 from goldstein.norms import norm, norms
 from goldstein.oracle import Array, Oracle, Query
-from goldstein.state import State, apart
+from goldstein.state import State, second_generator
 from goldstein.stationarity.draws import Gradients, Values, counted, drive, portions, rounding_error
 from goldstein.stationarity.hull import (
     HAIR,
@@ -261,7 +261,7 @@ class Search:
         place = (np.arange(1, n + 1) * GOLDEN) % 1.0
         away = np.cos(np.arange(1, self.x.size + 1.0))
         points = self.x + (self.delta * (1 - HAIR) / np.linalg.norm(away)) * place[:, None] * away
-        samples = None if self.oracle.sample is None else self.oracle.sample(apart(self.rng), n)
+        samples = None if self.oracle.sample is None else self.oracle.sample(second_generator(self.rng), n)
         yield Query(points, samples, fresh=True)
 
     def value_gap(self) -> Check[_Finding | None]:
@@ -274,16 +274,16 @@ class Search:
         if not np.isfinite(values).all():
             return None
         mean = float(values.mean())
-        margin = max(SLACK, 8 * self.count.proven) * max(float(np.abs(values).max()), abs(self.f_lower))
+        error = max(SLACK, 8 * self.count.proven) * max(float(np.abs(values).max()), abs(self.f_lower))
         if not self.full:
-            apart = Moments(1)
-            apart.add((values - mean)[:, None])
-            if apart.sharing < SEEN:
+            deviations = Moments(1)
+            deviations.add((values - mean)[:, None])
+            if deviations.sharing < SEEN:
                 return None
-            margin += float(stdtrit(n - 1, 1 - self.risk) * values.std(ddof=1) / np.sqrt(n))
-        above = not self.full or mean + margin >= self.f_lower  # a mean below f_lower by chance or by rounding
+            error += float(stdtrit(n - 1, 1 - self.risk) * values.std(ddof=1) / np.sqrt(n))
+        above = not self.full or mean + error >= self.f_lower  # a mean below f_lower by chance or by rounding
         gap = value_gap_bound(max(mean, self.f_lower) if above else mean, self.f_lower, self.delta)
-        gap += margin / self.delta
+        gap += error / self.delta
         words = "f(x) exact" if self.full else f"f(x) from {n} draws"
         return _Finding(gap, self.full, "value gap", f"(f(x) − f_lower)/δ, {words}")
 

@@ -89,7 +89,7 @@ def counted(check: Check[T], count: Counters) -> Check[T]:
         query = next(check)
         while True:
             answer = yield query
-            count.measure(count.see(query, answer, diagnostic=True))
+            count.measure(count.count(query, answer, diagnostic=True))
             query = check.send(answer)
     except StopIteration as done:
         result: T = done.value

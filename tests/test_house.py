@@ -1,0 +1,59 @@
+"""Rules of the house that a reader would otherwise have to keep in mind."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import goldstein as gs
+
+ROOT = Path(gs.__file__).parent
+FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+WRAPPERS = {"WarmStart": "methods/warm_start.py", "Probed": "methods/probed.py", "Auto": "methods/auto.py"}
+
+
+def test_a_method_has_eight_public_members():
+    assert sorted(m for m in dir(gs.Method) if not m.startswith("_")) == [
+        "ask",
+        "guess",
+        "init",
+        "kernel",
+        "name",
+        "needs",
+        "start",
+        "tell",
+    ]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_nobody_asks_which_wrapper_a_method_is(file):
+    """A wrapper composes the eight members, so that there is nothing to ask."""
+    for node in ast.walk(ast.parse(FILES[file])):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+            kinds = {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
+            assert all(WRAPPERS[kind] == file for kind in kinds & WRAPPERS.keys()), ast.unparse(node)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if not file.startswith("methods/")])
+def test_nothing_outside_its_room_touches_what_a_method_keeps_to_itself(file):
+    for node in ast.walk(ast.parse(FILES[file])):
+        if isinstance(node, ast.Attribute) and re.fullmatch(r"_[a-z]\w*", node.attr):
+            owner = ast.unparse(node.value)
+            assert not owner.split(".")[-1].endswith("method"), f"{owner}.{node.attr}"
+
+
+def test_the_version_stands_in_one_place():
+    pyproject = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    assert gs.__version__ not in pyproject
+    assert 'attr = "goldstein.__version__"' in pyproject
+
+
+def test_the_walk_of_a_call_names_files_and_functions_that_are_there():
+    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    hops = re.findall(r"^\| \d+ \| `([^`]+)` \| `([^`]+)`", page, flags=re.MULTILINE)
+    assert len(hops) == 13
+    for file, function in hops:
+        for part in function.split("."):
+            if part != "__call__":
+                assert re.search(rf"(def|class) {part}\b", FILES[file]), f"{function} is not in {file}"
