@@ -28,7 +28,8 @@ class Version:
     def __init__(self, tree: Path) -> None:
         keys = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(tree / "src")}
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "benchmarks" / "work.py")],
+            [sys.executable, "-m", "benchmarks.work"],
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

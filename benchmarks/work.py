@@ -6,11 +6,8 @@ import sys
 import time
 import warnings
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import goldstein as gs
 from benchmarks.data import a9a_shaped, cheap_sum

@@ -316,16 +316,11 @@ class Session:
         return True
 
     def _bulk(self, kernel: Kernel, iterations: int, mean: Average | None) -> int:
-        """Do so many iterations; return how many were done, fewer only if failures have used up the budget."""
-        done = 0
-        while done < iterations:
-            bulk = kernel.run(self.state, self.context, iterations - done, self._left(self.kept), mean)
-            if not bulk.step.completed:
-                break
-            self.counters.add(bulk.tally)
-            self._take(bulk.step, bulk.tally)
-            done += bulk.step.completed
-        return done
+        """Do so many iterations; return how many were done, fewer if one of them failed altogether."""
+        bulk = kernel.run(self.state, self.context, iterations, self._left(self.kept), mean)
+        self.counters.add(bulk.tally)
+        self._take(bulk.step, bulk.tally)
+        return bulk.step.completed
 
     def _bulk_with_picks(self, kernel: Kernel, iterations: int, tracker: Random) -> None:
         """Do so many iterations, stopping wherever the random output picks the iterate that is about to be left."""
