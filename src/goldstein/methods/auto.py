@@ -158,16 +158,18 @@ class Auto(Method):
         return self._told(state, left, completed)
 
     def _told(self, state: AutoState, offer: Array | None, completed: int) -> Step:
-        standing = state.x if state.phase == "run" else state.best
-        return state.step(
+        running = state.phase == "run"
+        standing = state.x if running else state.best
+        step = state.step(
             offer,
-            x=standing,
-            completed=completed,
-            noise=(state.delta, state.power / max(state.directions, 1)) if state.phase == "run" else (0.0, 0.0),
+            completed,
+            noise=(state.delta, state.power / max(state.directions, 1)) if running else (0.0, 0.0),
             directions=state.directions,
             remarks={"settings": state.remark},
             candidates={"last iterate": standing, "best of the races": state.best, "start point": state.origin},
         )
+        step.x = standing
+        return step
 
     def _walk(self, state: AutoState, context: Context, w: Array, values: Array) -> None:
         """Take one step of GFM with the calibrated rule; let the radius of the run grow with the distance travelled."""
@@ -270,16 +272,13 @@ class Auto(Method):
 
     def kernel(self, oracle: Oracle) -> Kernel | Refusal:
         reason = obstacle(oracle)
-        return _Compiled(self, oracle) if reason is None else Refusal(reason)
+        return _Compiled(self, oracle, 2) if reason is None else Refusal(reason)
 
 
 class _Compiled(MachineCode):
     """The walks of `Auto` in machine code; probing and judging go the plain way."""
 
     outputs: tuple[str, ...] = ("last", "random")
-
-    def costs(self, state: AutoState, k: int) -> Array:
-        return np.full(k, 2)
 
     def plan(self, state: AutoState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         if state.phase not in ("race", "run"):

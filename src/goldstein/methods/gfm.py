@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from goldstein.methods.kernel import Ruled
 from goldstein.methods.method import Context, Kernel, Needs, Refusal, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
@@ -80,14 +78,11 @@ class GFM(ZerothOrder):
 
     def kernel(self, oracle: Oracle) -> Kernel | Refusal:
         refusal = self._uncompiled(oracle) or self._unruled()
-        return _Compiled(self, oracle, self._rule) if refusal is None else refusal
+        return _Compiled(self, oracle, 2 * self.batch_size, self._rule) if refusal is None else refusal
 
 
 class _Compiled(Ruled):
     """Algorithm 1 in machine code."""
-
-    def costs(self, state: SmoothedState, k: int) -> Array:
-        return np.full(k, 2 * self.method.batch_size)
 
     def call(self, state: SmoothedState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
         from goldstein.compiled.gfm import gfm  # which needs numba

@@ -186,7 +186,8 @@ class GFMPlus(ZerothOrder):
         if self.restart != "clock" or self.momentum is not None:
             return Refusal("The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM.")
         refusal = self._uncompiled(oracle) or self._unruled()
-        return _Compiled(self, oracle, self._rule) if refusal is None else refusal
+        each = min(2 * self._large, 4 * self.batch_size)
+        return _Compiled(self, oracle, each, self._rule) if refusal is None else refusal
 
 
 def _useless(state: GFMPlusState) -> str:
@@ -201,9 +202,9 @@ def _useless(state: GFMPlusState) -> str:
 class _Compiled(Ruled):
     """Algorithm 2 in machine code."""
 
-    def costs(self, state: GFMPlusState, k: int) -> Array:
+    def used(self, state: GFMPlusState, k: int) -> Array:
         restart = (state.age + np.arange(k)) % self.method.epoch_length == 0
-        return np.asarray(np.where(restart, 2 * self.method._large, 4 * self.method.batch_size))
+        return np.cumsum(np.where(restart, 2 * self.method._large, 4 * self.method.batch_size))
 
     def call(self, state: GFMPlusState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
         from goldstein.compiled.gfm_plus import gfm_plus  # which needs numba

@@ -7,6 +7,7 @@ a whole batch goes the plain way.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -56,19 +57,22 @@ class MachineCode(ABC):
     ----------
     outputs : tuple of str
         The output rules that it can serve.
+    each : int
+        Evaluations of an iteration, at least.
     """
 
     outputs: tuple[str, ...] = ("last", "average", "random")
 
-    def __init__(self, method: Any, oracle: Oracle) -> None:
+    def __init__(self, method: Any, oracle: Oracle, each: int) -> None:
         self.method = method
         self.oracle = oracle
+        self.each = each
         self.n = oracle.n or 0
         self._loop: Callable[..., Any] | None = None
 
-    @abstractmethod
-    def costs(self, state: Any, k: int) -> Array:
-        """Return the evaluations of each of the next k iterations, if none of them fails altogether."""
+    def used(self, state: Any, k: int) -> Array:
+        """Return the evaluations used after each of the next k iterations, if none of them fails altogether."""
+        return np.asarray(self.each * np.arange(1, k + 1), np.int64)
 
     @abstractmethod
     def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
@@ -84,17 +88,16 @@ class MachineCode(ABC):
 
     def plan(self, state: Any, context: Context, limit: int | None, until: float, most: int | None) -> int:
         """Return how many iterations to do next; see `Kernel`."""
-        cheapest = float(np.min(self.costs(state, 1 << 10)))
         soft = min(until, CHUNK)
-        k = max(1, int(np.ceil(soft / cheapest)))
-        used = np.cumsum(self.costs(state, k if most is None else min(k, most)))
-        used = used[: int(np.searchsorted(used, soft)) + 1]
-        return int(used.size if limit is None else np.searchsorted(used, limit, side="right"))
+        k = max(1, math.ceil(soft / self.each))
+        used = self.used(state, k if most is None else min(k, most))
+        k = min(int(np.searchsorted(used, soft)) + 1, used.size)
+        return k if limit is None else min(k, int(np.searchsorted(used, limit, side="right")))
 
     def run(self, state: Any, context: Context, iterations: int, limit: int | None, mean: Average | None) -> Bulk:
         """Do so many iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
-        used = np.cumsum(self.costs(state, iterations))
-        if limit is not None:
+        used = self.used(state, iterations)
+        if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
         tally = np.concatenate([np.zeros(TALLY), self.memory(state)])
         tally[LOWEST] = np.inf
@@ -161,8 +164,8 @@ class MachineCode(ABC):
 class Ruled(MachineCode):
     """A kernel whose steps come from a rule."""
 
-    def __init__(self, method: Any, oracle: Oracle, rule: StepRule) -> None:
-        super().__init__(method, oracle)
+    def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule) -> None:
+        super().__init__(method, oracle, each)
         self.rule = rule
 
     def steps(self, state: Any, context: Context, used: Array) -> Array:

@@ -97,9 +97,9 @@ class MethodState(State):
     norm: float = np.nan
     size: float = np.nan
 
-    def step(self, offer: Array | None = None, **more: Any) -> Step:
-        """Return what the step just taken says."""
-        return Step(**{"x": self.x, **more}, offer=offer, value=self.value, norm=self.norm, size=self.size)
+    def step(self, offer: Array | None = None, completed: int = 1, *more: Any, **named: Any) -> Step:
+        """Return what the step just taken says; what else it says comes in the order of `Step`, or by name."""
+        return Step(self.x, completed, offer, self.value, self.norm, self.size, *more, **named)
 
 
 @dataclass(frozen=True)

@@ -317,16 +317,13 @@ class ZOO2NC(_Blocks, ZerothOrder):
 
     def kernel(self, oracle: Oracle) -> Kernel | Refusal:
         refusal = self._uncompiled(oracle)
-        return _Compiled(self, oracle) if refusal is None else refusal
+        return _Compiled(self, oracle, 2 * self.batch_size) if refusal is None else refusal
 
 
 class _Compiled(MachineCode):
     """ZO-O2NC in machine code; it answers with the mean of its last block only."""
 
     outputs: tuple[str, ...] = ("last",)
-
-    def costs(self, state: O2NCState, k: int) -> Array:
-        return np.full(k, 2 * self.method.batch_size)
 
     def call(self, state: O2NCState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
         from goldstein.compiled import o2nc as loop  # which needs numba

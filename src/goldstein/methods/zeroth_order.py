@@ -129,7 +129,7 @@ class ZerothOrder(Method):
     def _told(self, state: SmoothedState, offer: Array | None, completed: int = 1, **more: Any) -> Step:
         """Return what a step says, with the noise of the estimates so far."""
         noise = (self._radius, state.power / max(state.directions, 1))
-        return state.step(offer, completed=completed, noise=noise, directions=state.directions, **more)
+        return state.step(offer, completed, noise, state.directions, **more)
 
     def _uncompiled(self, oracle: Oracle) -> Refusal | None:
         """Return why there is no machine code for these settings; None when there is."""
@@ -183,16 +183,16 @@ class ZerothOrder(Method):
         delta = self._radius
         with np.errstate(over="ignore", invalid="ignore"):  # values whose difference overflows are no estimate
             coefficients = [estimator.coefficients(block, usable, d, delta, stochastic) for block in blocks]
-            small = np.abs(np.stack(coefficients)) < HUGE
-            if not small.all():
-                usable[usable] = small.all(axis=0)
+            power = max(float(c @ c) for c in coefficients)
+            if not power < HUGE * HUGE:
+                usable[usable] = (np.abs(np.stack(coefficients)) < HUGE).all(axis=0)
                 coefficients = [estimator.coefficients(block, usable, d, delta, stochastic) for block in blocks]
-        if not usable.any():
+            value = float(blocks[0][:, usable].mean()) if usable.any() else np.nan
+        if np.isnan(value):
             return Reading(batch.w, usable, coefficients, np.nan)
         state.power += float(coefficients[0] @ coefficients[0])
         state.directions += coefficients[0].size
-        with np.errstate(over="ignore"):
-            state.value = float(blocks[0][:, usable].mean())
+        state.value = value
         return Reading(batch.w, usable, coefficients, state.value)
 
     def _step(self, state: SmoothedState, context: Context, v: Array) -> None:

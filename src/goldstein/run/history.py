@@ -130,11 +130,11 @@ class Recorder(Window):
     columns: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
 
     @classmethod
-    def over(cls, max_evals: int | None) -> Recorder:
-        """Return a recorder for a run of `max_evals` evaluations; None: of unknown length."""
+    def over(cls, max_evals: int | None, *, seldom: bool = False) -> Recorder:
+        """Return a recorder for a run of `max_evals` evaluations, or of unknown length; `seldom`: of few records."""
         if max_evals is None:
             return cls()
-        return cls(spacing=max(1.0, max_evals / RECORDS), bounded=True)
+        return cls(spacing=max(1000.0 if seldom else 1.0, max_evals / RECORDS), bounded=True)
 
     def over_again(self, max_evals: int | None) -> Recorder:
         """Return the same records for a run that goes on with another budget; they are thinned out if need be."""

@@ -99,7 +99,7 @@ class Session:
         self.watching = [criterion for criterion in stop if criterion.each_step]
         self.context = Context(rng, max_iter=max_iter, project=projection)
         self.counters = Counters()
-        self.recorder = Recorder.over(max_evals)
+        self.recorder = Recorder.over(max_evals, seldom=not estimating)
         self.lookout = Lookout()
         self.step = Step(x0)
         self.nit = 0
@@ -125,7 +125,7 @@ class Session:
                 status = self._record()
                 self._rest()
             yield None
-            if status is None:
+            if status is None and self.periodic and self.counted >= self.lookout.due:
                 status = yield from self._look()
             if status is None:
                 status = yield from self._iterate()
@@ -150,7 +150,8 @@ class Session:
             return
         start = self._x0 if self.projection is None else self.projection(self._x0)
         query = Query(np.stack([start, start]))
-        answer = yield from self._answered(query)
+        answer = yield query if self.x_scale is None else query.scaled(self.x_scale)
+        assert answer is not None
         self.counters.count(query, answer, diagnostic=True)
         first, second = answer.values
         if first == second or not np.isfinite(answer.values).all():
@@ -270,7 +271,10 @@ class Session:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
         if query.cut:
             self._end_for_good()
-        answer = yield from self._answered(query)
+        answer = yield query if self.x_scale is None else query.scaled(self.x_scale)
+        assert answer is not None
+        if self.x_scale is not None and query.order == 1:
+            answer = answer.rescaled(self.x_scale)
         self._resting = None
         tally = self.counters.count(query, answer)
         if self.watching and self._finds(query, answer):
@@ -286,16 +290,6 @@ class Session:
         if self.watching and step.x is not before:
             return (yield from self._confirm())
         return None
-
-    def _answered(self, query: Query) -> Play[Answer]:
-        """Pass on a query in the coordinates of the run, which are x / x_scale."""
-        if self.x_scale is None:
-            answer = yield query
-            assert answer is not None
-            return answer
-        answer = yield query.scaled(self.x_scale)
-        assert answer is not None
-        return answer.rescaled(self.x_scale) if query.order == 1 else answer
 
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:
         """Do a chunk of iterations in machine code, up to the next record or look; False when not even one fits."""
@@ -317,6 +311,8 @@ class Session:
 
     def _bulk(self, kernel: Kernel, iterations: int, mean: Average | None) -> int:
         """Do so many iterations; return how many were done, fewer if one of them failed altogether."""
+        if not iterations:
+            return 0
         bulk = kernel.run(self.state, self.context, iterations, self._left(self.kept), mean)
         self.counters.add(bulk.tally)
         self._take(bulk.step, bulk.tally)
@@ -343,9 +339,11 @@ class Session:
         self.step = step
         self.nit += step.completed
         if tally.finite:
-            self.recorder.add(tally)
-            self.lookout.add(tally)
-            if step.noise[0]:
+            if self.estimating:
+                self.recorder.add(tally)
+            if self.periodic:
+                self.lookout.add(tally)
+            if step.directions:
                 self.counters.measure(tally)
         if step.remarks:
             self.remarks.update(step.remarks)
@@ -370,8 +368,6 @@ class Session:
 
     def _look(self) -> Play[Status | None]:
         """Let the other criteria look at the run every now and then."""
-        if not self.periodic or self.counted < self.lookout.due:
-            return None
         fun, lowest = self.lookout.read()
         for criterion in self.periodic:
             if not self.needs.values or criterion.screen(fun, lowest, self.oracle.noisy):
@@ -402,8 +398,7 @@ class Session:
     def _record(self) -> Status | None:
         """Keep a record; then look for rounding errors and call back."""
         self._note()
-        if self.step.noise[0]:
-            self._complain(self._precision())
+        self._complain(self._precision())
         if self.callback is not None:
             try:
                 self.callback(self.result(Status.RUNNING))
@@ -448,6 +443,7 @@ class Session:
         """Let the closing find the answer, and make the result."""
         if self.recorder.columns["nit"][-1:] != [self.nit] or self.recorder.columns["nfev"][-1] < self.counters.nfev:
             self._note()
+            self._complain(self._precision())
         if not self.estimating:
             return self.result(status)
         points = {"": self._answer()}
@@ -506,6 +502,8 @@ class Session:
     def _precision(self) -> dict[str, str]:
         """Compare the rounding error of an estimate, about d·u·|F|/δ, with the estimates themselves."""
         delta, power = self.step.noise
+        if not delta:
+            return {}
         magnitude = self.counters.magnitude
         if not power:
             if self.step.directions < (FLAT_WITH_NOISE if self.oracle.noisy else FLAT):
