@@ -152,7 +152,8 @@ def test_on_a9a_shaped_data_every_chunk_of_a_hundred_steps_agrees_to_1e_9(method
     for _ in range(20):
         state, context = _copied(shared)
         while (left := shared.nit + 100 - state.nit) > 0:
-            bulk = kernel.run(state, context, kernel.plan(state, context, None, np.inf, left), None, None)
+            planned = kernel.plan(state, context, None, np.inf, left)
+            bulk = kernel.run(state, context, planned, None, None, lambda: False)
         for _ in range(100):
             query = shared.ask()
             shared.tell(query, svm.oracle.evaluate(query).values)

@@ -11,7 +11,7 @@ import goldstein
 ROOT = Path(goldstein.__file__).parent
 # From the lowest to the highest; rooms in one line know nothing of each other.
 ORDER = [
-    ["arguments", "norms"],
+    ["arguments", "norms", "caution"],
     ["oracle"],
     ["state", "download", "compiled", "plot", "torch"],
     ["counting", "output", "projection", "steps", "estimate", "criterion", "problems", "datasets"],

@@ -14,8 +14,9 @@ from numba import njit
 import goldstein as gs
 from goldstein import arguments
 from goldstein.methods import METHODS, resolve
+from goldstein.oracle import Answer
 from goldstein.run.checkpoint import Checkpoint
-from goldstein.run.lockstep import lockstep, together
+from goldstein.run.lockstep import lockstep
 from goldstein.run.session import Session
 
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
@@ -124,6 +125,34 @@ def play(driver, name, *, exact=False, offset=0.0, edge=np.inf, seed=3, **settin
             result = gs.minimize(oracle, X0, method, rng=seed, compiled=compiled, **settings)
             calls = int(function.calls[0])
     return Outcome(result, calls, [str(warning.message) for warning in caught])
+
+
+def together(oracle):
+    """Return what answers batches by one oracle: the rows of all parts of one kind in one query."""
+
+    def evaluate(parts):
+        answers = [Answer(np.empty(0))] * len(parts)
+        for order in (0, 1):
+            alike = [place for place, part in enumerate(parts) if part.query.order == order]
+            if not alike:
+                continue
+            queries = [parts[place].query.rows(parts[place].first, parts[place].last) for place in alike]
+            samples = [query.samples for query in queries if query.samples is not None]
+            merged = gs.Query(
+                np.concatenate([query.points for query in queries]),
+                np.concatenate(samples) if samples else None,
+                order,
+                fresh=True,
+            )
+            answer = oracle.evaluate(merged)
+            first = 0
+            for place, query in zip(alike, queries, strict=True):
+                last = first + len(query)
+                answers[place] = Answer(answer.values[first:last], answer.roundoff)
+                first = last
+        return answers
+
+    return evaluate
 
 
 def in_lockstep(method, function, oracle, seed, settings):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goldstein.oracle import DOUBLE, SINGLE, Answer, Query, Tally
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.tally import HALF, evidence
 from goldstein.state import State
 
 FAILURE_WINDOW = 1_000
@@ -65,10 +65,12 @@ class Counters(State):
     def add(self, tally: Tally, *, diagnostic: bool = False) -> None:
         """Count values."""
         self.nfev += tally.asked
-        self.nfev_diagnostic += tally.asked if diagnostic else 0
+        if diagnostic:
+            self.nfev_diagnostic += tally.asked
         self.single += tally.single
         self.double += tally.double
-        self.coarsest = max(self.coarsest, tally.roundoff)
+        if tally.roundoff > self.coarsest:
+            self.coarsest = tally.roundoff
         self._fails(tally.asked, tally.asked - tally.finite)
 
     def measure(self, tally: Tally) -> None:
@@ -100,5 +102,7 @@ class Counters(State):
 
     @property
     def proven(self) -> float:
-        """The same for certificates: values that have not shown to be more precise count as single precision."""
-        return max(self.coarsest, DOUBLE if self.double else SINGLE)
+        """The same for certificates: what values have not shown, they do not have."""
+        if self.double:
+            return self.coarsest
+        return max(self.coarsest, SINGLE if self.single >= SHORT_VALUES else HALF)

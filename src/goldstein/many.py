@@ -16,7 +16,7 @@ from goldstein.methods import Method
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, Oracle
 from goldstein.run.history import COLUMNS
-from goldstein.run.result import Result
+from goldstein.run.result import Result, Status
 
 
 class ManyResults(list[Result]):
@@ -145,7 +145,10 @@ def _shares_process(fun: Any, kwargs: dict[str, Any]) -> bool:
 def _run_all(work: Callable[[int], Result], k: int, at_once: int, threads: bool) -> Iterator[tuple[int, Result]]:
     if at_once == 1:
         for index in range(k):
-            yield index, work(index)
+            result = work(index)
+            yield index, result
+            if result.status is Status.INTERRUPTED:  # Ctrl-C is meant for all of them
+                return
         return
     pool: Executor
     if threads:

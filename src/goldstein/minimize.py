@@ -136,9 +136,10 @@ def minimize(
         raise ValueError(f"{chosen.name} asks for gradients only, so it cannot tell which iterate is best.")
     allowed = as_projection(bounds, projection, x.size)
     if stationarity is not None:
-        if not isinstance(stationarity, Iterable) or len(list(stationarity)) != 2:
+        pair = list(stationarity) if isinstance(stationarity, Iterable) else []
+        if len(pair) != 2:
             raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(stationarity)}.")
-        delta, epsilon = stationarity
+        delta, epsilon = pair
         stationarity = (arguments.positive("delta", delta), arguments.positive("epsilon", epsilon))
     generator = arguments.generator(rng)
     criteria = _criteria(stop)
@@ -160,11 +161,12 @@ def minimize(
         max_iter=max_iter,
         stop=criteria,
         output=output,
-        projection=allowed if allowed is None or scale is None else allowed.scaled(scale),
+        projection=allowed,
         x_scale=scale,
         callback=callback,
         monitor=monitor,
         checkpoint=file,
+        catching=bool(caught),
         compiled=compiled if compiled is not None or "numba" in sys.modules else False,
         notes=notes,
         stationarity=stationarity,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -20,6 +19,7 @@ from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.scoring import Scoring
 from goldstein.attack.sign import SignAveraging
+from goldstein.caution import warn
 from goldstein.methods.method import Method
 from goldstein.oracle import Deterministic
 from goldstein.run.lockstep import lockstep
@@ -153,7 +153,7 @@ def attack(
     under_way: dict[int, Misclassified] = {}
     scoring = Scoring(counted, shape, margin, outputs, goals is not None)
     oracle = Deterministic(len)  # what can be asked of a model, for the sessions; `scoring` does the asking
-    warn = _Once()
+    once = _Once()
 
     def sessions() -> Iterator[Session]:
         for index in range(n):
@@ -172,7 +172,7 @@ def attack(
                 projection=region,
                 aux=rng,
                 estimating=False,
-                warn=warn,
+                warn=once,
             )
 
     with _bar(progress, n) as show:
@@ -182,8 +182,8 @@ def attack(
             assert isinstance(criterion, Misclassified)
             under_way.pop(criterion.index)
             _keep(result, criterion, str(ended) if isinstance(ended, Exception) else None)
-            warn.ended += 1
-            show(warn.ended, n)
+            once.ended += 1
+            show(once.ended, n)
 
         try:
             lockstep(sessions(), scoring, done, rows=chunk, at_once=at_once)
@@ -212,7 +212,7 @@ class _Once:
     def __call__(self, key: str, sentence: str) -> None:
         if key not in self.said:
             self.said.add(key)
-            warnings.warn(sentence, RuntimeWarning, stacklevel=3)
+            warn(sentence)
 
 
 def stream(seed: int, image: Rows) -> np.random.Generator:

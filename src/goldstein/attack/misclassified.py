@@ -18,9 +18,12 @@ PROBE = 32  # so many pixels are compared first
 
 @dataclass(eq=False)
 class Scores(Answer):
-    """What the model said of some rows: also the rows themselves, their margins and classes, and who is surely won."""
+    """What the model said of some rows: also the rows themselves, their margins and classes, and who is surely won.
 
-    rows: Rows = None  # type: ignore[assignment]
+    The rows come in the parts in which they were asked for.
+    """
+
+    rows: tuple[Rows, ...] = ()
     margins: Array = None  # type: ignore[assignment]
     classes: Labels = None  # type: ignore[assignment]
     sure: Flags = None  # type: ignore[assignment]
@@ -30,12 +33,19 @@ class Scores(Answer):
         return super().tally(precise=True) if self.counted is None else self.counted
 
     def joined(self, others: Sequence[Answer]) -> Scores:
-        every = [self, *others]
-        parts: dict[str, Any] = {
-            name: np.concatenate([getattr(scores, name) for scores in every])
-            for name in ("values", "rows", "margins", "classes", "sure")
-        }
-        return Scores(roundoff=self.roundoff, **parts)
+        every: list[Any] = [self, *others]
+        names = ("values", "margins", "classes", "sure")
+        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in every]) for name in names}
+        return Scores(roundoff=self.roundoff, rows=tuple(rows for part in every for rows in part.rows), **joined)
+
+    def row(self, place: int) -> Rows:
+        """Return one of the rows, as a copy."""
+        for rows in self.rows:
+            if place < len(rows):
+                found: Rows = rows[place].copy()
+                return found
+            place -= len(rows)
+        raise IndexError(place)
 
 
 class Misclassified(Criterion):
@@ -89,7 +99,7 @@ class Misclassified(Criterion):
         if not self.inside or not np.count_nonzero(answer.sure):
             return None
         best = int(np.where(answer.sure, answer.margins, np.inf).argmin())
-        self.x = answer.rows[best].copy()
+        self.x = answer.row(best)
         self.predicted = int(answer.classes[best])
         self.success = True
         return self.x.astype(np.float64)
@@ -133,8 +143,14 @@ class Misclassified(Criterion):
         return True
 
 
-def _place(x: Rows, rows: Rows) -> int | None:
+def _place(x: Rows, parts: tuple[Rows, ...]) -> int | None:
     """Return at which row an image stands; None when at none."""
     middle = slice(x.size // 2, x.size // 2 + PROBE)
-    few = (rows[:, middle] == x[middle]).all(axis=1).nonzero()[0]
-    return next((row for row in few.tolist() if not np.count_nonzero(rows[row] != x)), None)
+    before = 0
+    for rows in parts:
+        few = (rows[:, middle] == x[middle]).all(axis=1).nonzero()[0]
+        for row in few.tolist():
+            if not np.count_nonzero(rows[row] != x):
+                return before + int(row)
+        before += len(rows)
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,12 +44,13 @@ class Scoring:
 
     def __call__(self, parts: Sequence[Part]) -> list[Answer | Exception]:
         """Answer the parts of a batch; scores that are not finite are the end of their image."""
-        criteria = [_criterion(part) for part in parts]
-        sizes = [len(part) for part in parts]
-        asked = [_rows(part, criterion) for part, criterion in zip(parts, criteria, strict=True)]
+        criteria: list[Any] = [part.session.watching[0] for part in parts]
+        sizes = [part.last - part.first for part in parts]
+        images = [part.query.points.dtype == np.float32 for part in parts]  # which a criterion asks for
+        asked = [_rows(*each) for each in zip(parts, criteria, images, strict=True)]
         rows = np.concatenate(asked)  # the model may work in place on it
         owners = np.repeat([criterion.index for criterion in criteria], sizes)
-        estimating = np.repeat([not _is_image(part) for part in parts], sizes)
+        estimating = ~np.repeat(images, sizes)
         scores = self.model(rows.reshape(-1, *self.shape), owners, estimating)
         classes = scores.argmax(axis=1)
         labels = np.repeat([criterion.label for criterion in criteria], sizes)
@@ -91,7 +93,7 @@ class Scoring:
                 Scores(
                     values[start:end],
                     roundoff,
-                    asked[k],
+                    (asked[k],),
                     raw[start:end],
                     classes[start:end],
                     certain[start:end],
@@ -106,19 +108,10 @@ class Scoring:
             raise ValueError(f"The model has {classes} classes, but there is a label or target {largest}.")
 
 
-def _criterion(part: Part) -> Misclassified:
-    criterion = part.session.watching[0]
-    assert isinstance(criterion, Misclassified)
-    return criterion
-
-
-def _is_image(part: Part) -> bool:
-    """Whether the rows are images as they are, which a criterion asks for, and not points of a method."""
-    return bool(part.query.points.dtype == np.float32)
-
-
-def _rows(part: Part, criterion: Misclassified) -> Rows:
-    points = part.query.points[part.first : part.last]
-    if _is_image(part):
-        return points  # type: ignore[return-value]
-    return criterion.region.rows(points) if criterion.inside else points.astype(np.float32)
+def _rows(part: Part, criterion: Misclassified, image: bool) -> Rows:
+    """Return the rows of a part as the model sees them; those of an image are as they are to be."""
+    points: Any = part.query.points[part.first : part.last]
+    rows: Rows = points
+    if not image:
+        rows = criterion.region.rows(points) if criterion.inside else points.astype(np.float32)
+    return rows

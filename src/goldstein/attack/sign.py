@@ -148,11 +148,7 @@ class SignAveraging(ZerothOrder):
         """Return the ball around the original: what the attack says of it, else the settings."""
         region = context.project
         if isinstance(region, Region):
-            known: Ball | None = self.__dict__.get("_known")  # images come one after the other, all in like balls
-            if known is None or (known.shape, known.norm, known.radius) != (region.shape, region.norm, region.radius):
-                known = _ball(region.shape, region.norm, region.radius, self.search, self.rounds, self.group)
-                self.__dict__["_known"] = known
-            return known
+            return _ball(region.shape, region.norm, region.radius, self.search, self.rounds, self.group)
         if self.search is not None and self.shape is None:
             raise ValueError("A search needs the shape of the images: use the method in attack, or give shape=.")
         return _ball(self.shape or (), self.norm, self.radius, self.search, self.rounds, self.group)

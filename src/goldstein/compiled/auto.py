@@ -10,7 +10,6 @@ from goldstein.compiled.tally import DIRECTIONS, NORM, POWER, VALUE
 
 # What the segment of `Auto` carries along; the order of its memory.
 RADIUS, WALK, MEAN, SUM, COUNT, STEP = range(6)
-MEMORY = 6
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -216,10 +216,13 @@ class _Compiled(Ruled):
         arrays = (state.v, state.x_prev)
         age, done = self.compiled(gfm_plus, context.rng, self.n, state.x, mean, count, *settings, *arrays)
         state.age = int(age)
+        return int(done)
+
+    def remember(self, state: GFMPlusState, steps: Array, tally: Array) -> None:
+        super().remember(state, steps, tally)
         state.change += float(tally[CHANGE])
         state.level += float(tally[LEVEL])
         state.corrections += int(tally[CORRECTIONS])
-        return int(done)
 
     def told(self, state: GFMPlusState, completed: int) -> Step:
         return self.method._told(state, None, completed)  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +41,8 @@ from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Tally
 from goldstein.output import Average
 from goldstein.steps import Calibrated, Schedule, StepRule
 
-CHUNK = 8192  # evaluations in one chunk: what Ctrl-C may have to wait for
+CHUNK = 8192  # evaluations in one chunk
+PIECE_SECONDS = 0.2  # how long Ctrl-C may have to wait
 
 
 def obstacle(oracle: Oracle) -> str | None:
@@ -69,6 +71,7 @@ class MachineCode(ABC):
         self.each = each
         self.n = oracle.n or 0
         self._loop: Callable[..., Any] | None = None
+        self._piece = max(1, 512 // each)  # iterations of a call of the machine code
 
     def used(self, state: Any, k: int) -> Array:
         """Return the evaluations used after each of the next k iterations, if none of them fails altogether."""
@@ -94,25 +97,28 @@ class MachineCode(ABC):
         k = min(int(np.searchsorted(used, soft)) + 1, used.size)
         return k if limit is None else min(k, int(np.searchsorted(used, limit, side="right")))
 
-    def run(self, state: Any, context: Context, iterations: int, limit: int | None, mean: Average | None) -> Bulk:
+    def run(
+        self,
+        state: Any,
+        context: Context,
+        iterations: int,
+        limit: int | None,
+        mean: Average | None,
+        stop: Callable[[], bool],
+    ) -> Bulk:
         """Do so many iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
         used = self.used(state, iterations)
         if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
+        if not used.size:
+            return Bulk(self.told(state, 0), Tally())
         tally = np.concatenate([np.zeros(TALLY), self.memory(state)])
         tally[LOWEST] = np.inf
         tally[VALUE] = np.nan
         tally[NORM] = -1.0
-        if not used.size:
-            return Bulk(self.told(state, 0), Tally())
         steps = self.steps(state, context, used)
         state.x = state.x.copy()
-        if mean is None:
-            done = self.call(state, context, np.empty(0), 0, steps, tally)
-        else:
-            mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
-            done = self.call(state, context, mean.mean, mean.count, steps, tally)
-            mean.count += done
+        done = self._in_pieces(state, context, mean, steps, tally, stop)
         self.remember(state, steps[:done], tally)
         asked = int(tally[FINITE] + tally[FAILED])
         state.nit += done
@@ -121,6 +127,7 @@ class MachineCode(ABC):
         state.directions += float(tally[DIRECTIONS])
         if not np.isnan(tally[VALUE]):
             state.value = float(tally[VALUE])
+        if tally[NORM] >= 0:
             state.norm = float(tally[NORM])
         seen = Tally(
             asked,
@@ -132,6 +139,31 @@ class MachineCode(ABC):
             int(tally[DOUBLES]),
         )
         return Bulk(self.told(state, done), seen)
+
+    def _in_pieces(
+        self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Array, stop: Callable[[], bool]
+    ) -> int:
+        """Call the machine code piece by piece, each of a fraction of a second; return how many iterations were done.
+
+        All pieces add up in one tally, so that nothing but the wait for Ctrl-C depends on where one ends.
+        """
+        if mean is not None:
+            mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
+        done = 0
+        while done < steps.size and not (done and stop()):
+            piece = steps[done : done + self._piece]
+            begun = time.perf_counter()
+            if mean is None:
+                did = self.call(state, context, np.empty(0), 0, piece, tally)
+            else:
+                did = self.call(state, context, mean.mean, mean.count, piece, tally)  # type: ignore[arg-type]
+                mean.count += did
+            took = time.perf_counter() - begun
+            done += did
+            self._piece = max(1, min(2 * self._piece, int(PIECE_SECONDS / max(took, 1e-9) * did)))
+            if did < piece.size:
+                break
+        return done
 
     def steps(self, state: Any, context: Context, used: Array) -> Array:
         """Return the steps, as far as they are known before the values are."""

@@ -262,8 +262,19 @@ class Kernel(Protocol):
     def offers(self, state: Any) -> bool:
         """Whether the iterations to come offer their iterates as answers."""
 
-    def run(self, state: Any, context: Context, iterations: int, limit: int | None, mean: Average | None) -> Bulk:
-        """Do so many iterations, or fewer, within `limit`; take the iterates that are left into `mean`, if any."""
+    def run(
+        self,
+        state: Any,
+        context: Context,
+        iterations: int,
+        limit: int | None,
+        mean: Average | None,
+        stop: Callable[[], bool],
+    ) -> Bulk:
+        """Do so many iterations, or fewer, within `limit`; take the iterates that are left into `mean`, if any.
+
+        `stop()` tells that the user wants to stop: then as few as possible.
+        """
 
 
 @dataclass(frozen=True)
@@ -409,4 +420,5 @@ class Run:
         step = self.method.tell(self.state, self.context, asked, answer)
         self.context.nfev += len(asked)
         self.nit += step.completed
-        return step
+        offer = None if step.offer is None else step.offer.copy()
+        return replace(step, x=step.x.copy(), offer=offer)  # the caller's own

@@ -72,7 +72,7 @@ def _travel(state: O2NCState, context: Context, margin: float) -> Block:
     return Block(state.position + context.rng.random() * (position - state.position), position)
 
 
-def _learn(state: O2NCState, block: Block, g: Array, *, length: int, radius: float, eta: float | None) -> bool:
+def _learn(state: O2NCState, context: Context, block: Block, g: Array, length: int, radius: Any, eta: Any) -> bool:
     """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
     state.position = block.position
     squared = float(g @ g)
@@ -90,7 +90,7 @@ def _learn(state: O2NCState, block: Block, g: Array, *, length: int, radius: flo
     if state.done < length:
         return False
     mean = state.gradients / length
-    state.x = state.points / length
+    state.x = context.projected(state.points / length, 0.0)  # rounding must not leave the set
     state.block_norm = float(np.sqrt(mean @ mean))
     _restart(state)
     return True
@@ -199,7 +199,9 @@ class O2NC(_Blocks):
         ended = False
         if usable(values):
             radius = self.delta / self.block_length
-            ended = _learn(state, query.memory, values[0], length=self.block_length, radius=radius, eta=self.step_size)
+            ended = _learn(
+                state, context, query.memory, values[0], length=self.block_length, radius=radius, eta=self.step_size
+            )
         state.nit += 1
         return state.step(state.x if ended else None, remarks=_remarks(state))  # block means only
 
@@ -301,7 +303,9 @@ class ZOO2NC(_Blocks, ZerothOrder):
         if not reading.empty:
             block = query.memory.purpose
             g = reading.estimate()
-            ended = _learn(state, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size)
+            ended = _learn(
+                state, context, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
+            )
         state.nit += 1
         return self._told(state, state.x if ended else None, remarks=_remarks(state))
 

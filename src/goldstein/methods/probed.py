@@ -50,10 +50,10 @@ class Probing(Method):
 
 @dataclass
 class ProbedState(StagedState):
-    """State of a probed method: also what probing found, and whether queries leave the allowed set all the same."""
+    """State of a probed method: also what probing found, and what it chose in words."""
 
     scale: Scale | None = None
-    leaves: bool = False
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Probed(Staged):
                 f"{self.wanted} chooses its steps by the budget: give the run max_evals or max_iter, or all settings."
             )
         self._example.init(x, context)  # what the method cannot do is said before anything is evaluated
-        state = ProbedState(x)
+        state = ProbedState(x, remark=f"{self.wanted} was still probing for its settings.")
         state.inner = Probing().init(x, self._share(state, context))
         if state.inner.probe.over:
             self._build(state, context)
@@ -114,10 +114,12 @@ class Probed(Staged):
     def _method(self, state: ProbedState) -> Method:
         if state.stage == 1:
             return Probing()
-        if self._built[0] is not state.scale:
+        known = self._built
+        if known[0] is not state.scale:
             assert state.scale is not None
-            object.__setattr__(self, "_built", (state.scale, self.guess_by(state.scale, self.given)))
-        return self._built[1]
+            known = (state.scale, self.guess_by(state.scale, self.given))
+            object.__setattr__(self, "_built", known)
+        return known[1]
 
     def _share(self, state: ProbedState, context: Context) -> Context:
         if state.stage == 1:
@@ -132,20 +134,11 @@ class Probed(Staged):
         return (1 if self._example.needs.gradients else 2) * context.max_iter
 
     def _went(self, state: ProbedState, context: Context, step: Step) -> Step:
-        if state.stage == 2:
-            return replace(step, remarks={"settings": self._chosen(state), **(step.remarks or {})})
-        remark = f"{self.wanted} was still probing for its settings."
-        if state.inner.probe.over:
+        if state.stage == 1 and state.inner.probe.over:
             self._build(state, context)
-            remark = self._chosen(state)
-        return replace(step, x=state.inner.x, remarks={"settings": remark})
-
-    def _chosen(self, state: ProbedState) -> str:
-        method = self._method(state)
-        chosen = f"{state.spent} evaluations of probing chose {method!r}."
-        if not state.leaves:
-            return chosen
-        return f"Queries may leave the allowed set by delta = {method.needs.reach:.3g}. {chosen}"
+            step.x = state.inner.x
+        step.remarks = {"settings": state.remark, **(step.remarks or {})}
+        return step
 
     def _build(self, state: ProbedState, context: Context) -> None:
         """Choose the settings by what probing found, and begin."""
@@ -164,7 +157,11 @@ class Probed(Staged):
             scale = replace(scale, radius=shrink * scale.radius, floor=shrink * scale.floor)
         state.scale = scale
         self._enter(state, context, state.x)
-        state.leaves = context.project is not None and not context.project.holds(self._method(state).needs.reach)
+        method = self._method(state)
+        reach = method.needs.reach
+        state.remark = f"{state.spent} evaluations of probing chose {method!r}."
+        if context.project is not None and not context.project.holds(reach):
+            state.remark = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.remark}"
 
     def kernel(self, oracle: Oracle) -> Kernel | Refusal:
         found = self._example.kernel(oracle)  # what will be built differs in numbers only

@@ -50,7 +50,8 @@ def register(kind: type[Method], name: str | None = None, guess: Guess | None = 
     known = kind.name if name is None else name
     if not isinstance(known, str) or not known:
         raise ValueError(f'{kind.__name__} needs a name, such as name: ClassVar[str] = "walk".')
-    if METHODS.get(known, kind) is not kind:
+    before = METHODS.get(known, kind)
+    if (before.__module__, before.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ValueError(f"There is another method called {known!r}.")
     METHODS[known] = kind
     _GUESSES[known] = kind.guess if guess is None else guess

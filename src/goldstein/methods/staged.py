@@ -7,6 +7,7 @@ stands here once: whose turn it is to ask and to be told, its share of the budge
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,13 +135,19 @@ class StagedKernel:
         return kernel.plan(state.inner, stage, limit, until, most)
 
     def run(
-        self, state: StagedState, context: Context, iterations: int, limit: int | None, mean: Average | None
+        self,
+        state: StagedState,
+        context: Context,
+        iterations: int,
+        limit: int | None,
+        mean: Average | None,
+        stop: Callable[[], bool],
     ) -> Bulk:
         """Do so many iterations; see `Kernel`."""
         kernel = self._kernel(state)
         assert not isinstance(kernel, Refusal)
         stage = self.method._share(state, context)
         before = stage.nfev
-        bulk = kernel.run(state.inner, stage, iterations, limit, state.average or mean)
+        bulk = kernel.run(state.inner, stage, iterations, limit, state.average or mean, stop)
         context.nfev += stage.nfev - before
         return Bulk(self.method._after(state, context, bulk.step), bulk.tally)

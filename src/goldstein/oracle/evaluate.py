@@ -9,8 +9,10 @@ from __future__ import annotations
 import inspect
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing import connection, parent_process
@@ -40,6 +42,7 @@ class Done:
     started: int
     answer: Answer | None = None
     error: BaseException | None = None
+    traceback: str = ""
 
 
 Map = Callable[[Callable[[Part], Done], Iterable[Part]], Iterable[Done]]
@@ -59,7 +62,7 @@ class Task:
         try:
             answer = self.oracle.evaluate(part.query, self.catch, meter)
         except BaseException as error:
-            return Done(part.place, meter.started, error=error)
+            return Done(part.place, meter.started, error=error, traceback=traceback.format_exc())
         return Done(part.place, meter.started, answer)
 
 
@@ -165,6 +168,8 @@ class Evaluator:
         if broken is not None:
             assert broken.error is not None
             self.started = sum(part.started for part in done)
+            with suppress(AttributeError, TypeError):  # some exceptions take no attributes
+                broken.error.add_note(f"In a worker:\n{broken.traceback}")
             raise broken.error
         found = {part.place: part.answer for part in done}
         answers = [found.get(place) for place in places]
@@ -195,19 +200,16 @@ def _up_to_an_error(answers: Iterable[Done]) -> list[Done]:
 
 def _submitting(executor: Any) -> Map:
     """Return a map that submits to an executor; a dask Client is told that equal parts are not one part."""
-    named = inspect.signature(executor.submit).parameters
-    more = {"pure": False} if "pure" in named else {}
+    more: dict[str, bool] = {}
+    with suppress(TypeError, ValueError):  # some functions written in C have no signature
+        more = {"pure": False} if "pure" in inspect.signature(executor.submit).parameters else {}
 
     def answers(task: Callable[[Part], Done], parts: Iterable[Part]) -> list[Done]:
-        asked = list(parts)
-        futures = [executor.submit(task, part, **more) for part in asked]
+        futures = [executor.submit(task, part, **more) for part in parts]
         done: list[Done] = []
-        for part, future in zip(asked, futures, strict=True):
-            if done and done[-1].error is not None and future.cancel():
+        for future in futures:
+            if any(earlier.error is not None for earlier in done) and future.cancel():
                 continue  # nobody has begun with it, and nobody needs it any more
-            if any(earlier.error is not None for earlier in done):
-                done.append(Done(part.place, len(part.query)))  # it goes on to its end
-                continue
             done.append(future.result())
         return done
 

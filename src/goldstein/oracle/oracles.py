@@ -235,7 +235,7 @@ class Expectation(Oracle):
     @property
     def sample(self) -> Sampler:
         def draw(rng: np.random.Generator, k: int) -> Samples:
-            xi = np.asarray(self._sample(rng, k))
+            xi = np.array(self._sample(rng, k))  # a copy: it may be a buffer that is used again
             if xi.ndim == 0 or len(xi) != k:
                 raise ValueError(f"sample(rng, {k}) must return {k} draws along its first axis, got shape {xi.shape}.")
             return xi

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 DOUBLE = 2.0**-53  # unit rounding error of float64
 SINGLE = 2.0**-24  # and of float32
+HALF = 2.0**-11  # and of float16
 SHORT_BITS = 12  # a value of so few significant bits is no evidence of any precision
 
 Array = npt.NDArray[np.float64]

@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from goldstein.oracle import Answer, Oracle, Query
+from goldstein.oracle import Answer, Query
 from goldstein.run.result import Result
 from goldstein.run.session import Play, Session
 
 
 @dataclass(eq=False)
-class Course:
+class Waiting:
     """A session on its way: the query that it waits for, if it has asked, and how much of it is answered."""
 
     session: Session
@@ -56,7 +54,7 @@ class Part:
     query: Query
     first: int
     last: int
-    course: Course
+    course: Waiting
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -84,7 +82,7 @@ def lockstep(
     at_once : int, optional
         Sessions under way at most; None: as many as it takes to fill a batch.
     """
-    waiting: deque[Course] = deque()
+    waiting: deque[Waiting] = deque()
     fresh = iter(sessions)
     while True:
         parts = _fill(waiting, fresh, rows, at_once, done)
@@ -107,7 +105,7 @@ def lockstep(
                 waiting.appendleft(course)
 
 
-def _fill(waiting: deque[Course], fresh: Iterator[Session], rows: int, at_once: int | None, done: Done) -> list[Part]:
+def _fill(waiting: deque[Waiting], fresh: Iterator[Session], rows: int, at_once: int | None, done: Done) -> list[Part]:
     """Return which rows of which sessions make the next batch; those sessions no longer wait."""
     parts: list[Part] = []
     free = rows
@@ -115,7 +113,7 @@ def _fill(waiting: deque[Course], fresh: Iterator[Session], rows: int, at_once: 
         course = waiting.popleft() if waiting else None
         if course is None and (at_once is None or len(parts) < at_once):
             session = next(fresh, None)
-            course = None if session is None else Course(session, session.play())
+            course = None if session is None else Waiting(session, session.play())
         if course is None:
             break
         try:
@@ -127,31 +125,3 @@ def _fill(waiting: deque[Course], fresh: Iterator[Session], rows: int, at_once: 
         parts.append(Part(course.session, query, course.taken, last, course))
         free -= len(parts[-1])
     return parts
-
-
-def together(oracle: Oracle, catch: tuple[type[BaseException], ...] = ()) -> Evaluate:
-    """Return what answers batches by one oracle: the rows of all parts of one kind in one query."""
-
-    def evaluate(parts: Sequence[Part]) -> list[Answer | Exception]:
-        answers: list[Answer | Exception] = [Answer(np.empty(0))] * len(parts)
-        for order in (0, 1):
-            alike = [place for place, part in enumerate(parts) if part.query.order == order]
-            if not alike:
-                continue
-            queries = [parts[place].query.rows(parts[place].first, parts[place].last) for place in alike]
-            samples = [query.samples for query in queries if query.samples is not None]
-            merged = Query(
-                np.concatenate([query.points for query in queries]),
-                np.concatenate(samples) if samples else None,
-                order,
-                fresh=True,
-            )
-            answer = oracle.evaluate(merged, catch)
-            first = 0
-            for place, query in zip(alike, queries, strict=True):
-                last = first + len(query)
-                answers[place] = Answer(answer.values[first:last], answer.roundoff)
-                first = last
-        return answers
-
-    return evaluate

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from goldstein.caution import warn
 from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
 from goldstein.methods.method import Context, Kernel, Method, MethodState, Refusal, Step
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
-from goldstein.projection import Projection, described
+from goldstein.projection import Box, Projection, described
 from goldstein.run.checkpoint import Checkpoint
 from goldstein.run.closing import Closing
 from goldstein.run.history import History, Lookout, Recorder
+from goldstein.run.interrupts import Interrupts
 from goldstein.run.result import REASONS, Result, Status
 from goldstein.run.snapshot import Snapshot
 from goldstein.state import generator, second_generator
@@ -49,6 +50,8 @@ class Session:
         Random numbers for what does not move x; None: fixed by the state of `rng`, but not drawn from it.
     estimating : bool
         Whether f is estimated at the answer on fresh ξ in the end.
+    catching : bool
+        Exceptions of the function count as failed evaluations, which machine code cannot do.
     warn : callable
         `warn(key, sentence)` for what the run has shown to be wrong.
     """
@@ -75,6 +78,7 @@ class Session:
         stationarity: tuple[float, float] | None = None,
         aux: np.random.Generator | None = None,
         estimating: bool = True,
+        catching: bool = False,
         warn: Callable[[str, str], None] | None = None,
     ) -> None:
         self.method = method
@@ -84,20 +88,23 @@ class Session:
         self.max_evals = max_evals
         self.max_iter = max_iter
         self.output = output
-        self.projection = projection
+        self.projection = projection if projection is None or x_scale is None else projection.scaled(x_scale)
         self.x_scale = x_scale
+        self._box = projection if isinstance(projection, Box) else None
         self.callback = callback
         self.monitor = monitor
         self.checkpoint = checkpoint
         self.compiled = compiled
         self.stationarity = stationarity
         self.estimating = estimating
+        self.catching = catching
+        self.interrupts = Interrupts()
         self.warn = warn or _warn
         self.notes = list(notes)
         self.remarks: dict[str, str] = {}
         self.periodic = [criterion for criterion in stop if not criterion.each_step]
         self.watching = [criterion for criterion in stop if criterion.each_step]
-        self.context = Context(rng, max_iter=max_iter, project=projection)
+        self.context = Context(rng, max_iter=max_iter, project=self.projection)
         self.counters = Counters()
         self.recorder = Recorder.over(max_evals, seldom=not estimating)
         self.lookout = Lookout()
@@ -111,6 +118,7 @@ class Session:
         self._final = False
         self._spent = 0  # before the method began
         self._found: Array | None = None
+        self.recognised = ""
 
     def play(self) -> Play[Result]:
         """Yield queries and receive their answers until the run is over; return its result."""
@@ -120,7 +128,8 @@ class Session:
         self._begin(saved)
         status = yield from self._look_at_start()
         while status is None:
-            self._rest()
+            if self.checkpoint is not None:
+                self._rest()
             if self.counted >= self.recorder.due:
                 status = self._record()
                 self._rest()
@@ -145,22 +154,25 @@ class Session:
             return
         self._spent = 2
         if saved is not None:  # asked before the checkpoint was written, and counted there
-            if saved.fingerprint["oracle"].startswith(Unreplayable.__name__):
-                self.oracle = Unreplayable(self.oracle.fun)
+            if saved.recognised:
+                self._take_as_noisy(saved.recognised)
             return
         start = self._x0 if self.projection is None else self.projection(self._x0)
         query = Query(np.stack([start, start]))
-        answer = yield query if self.x_scale is None else query.scaled(self.x_scale)
+        answer = yield query if self.x_scale is None else self._scaled(query)
         assert answer is not None
         self.counters.count(query, answer, diagnostic=True)
         first, second = answer.values
-        if first == second or not np.isfinite(answer.values).all():
-            return
+        if first != second and np.isfinite(answer.values).all():
+            self._take_as_noisy(
+                f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that "
+                "cannot be replayed (Unreplayable); if it takes a seed, use Seeded."
+            )
+
+    def _take_as_noisy(self, reason: str) -> None:
         self.oracle = Unreplayable(self.oracle.fun)
-        self.notes.append(
-            f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that cannot be "
-            "replayed (Unreplayable); if it takes a seed, use Seeded."
-        )
+        self.recognised = reason
+        self.notes.append(reason)
 
     def _begin(self, saved: Snapshot | None) -> None:
         """Settle everything that had to wait until the oracle was known; go on from what was saved, if anything."""
@@ -240,6 +252,10 @@ class Session:
     def _find_kernel(self) -> Kernel | Refusal:
         if self.projection is not None or self.x_scale is not None:
             return Refusal("The compiled loops take neither bounds, projection nor x_scale.")
+        if self.watching:
+            return Refusal("The compiled loops show no single step to a criterion that must see each of them.")
+        if self.catching:
+            return Refusal("The compiled loops cannot catch exceptions of the function.")
         found = self.method.kernel(self.oracle)
         if isinstance(found, Refusal) or self.rule in found.outputs:
             return found
@@ -251,12 +267,18 @@ class Session:
         """Let the criteria that look at every step see the start."""
         for criterion in self.watching:
             check = criterion.met_at_start(self._outside(self.step.x), self.oracle, self.aux)
-            if (yield from self._counted(check)):
-                return Status.CRITERION
+            if (yield from self._counted(check, self.reserve)):
+                return self._meets(criterion)
         return None
+
+    def _meets(self, criterion: Criterion) -> Status:
+        self.notes.insert(0, criterion.message)
+        return Status.CRITERION
 
     def _iterate(self) -> Play[Status | None]:
         """Ask, tell and judge once; or many times in machine code."""
+        if self.counters.failing:
+            return Status.FAILING
         if self.step.done is not None:
             return self._finish(self.step.done)
         if self.stop_at is not None and self.nit >= self.stop_at:
@@ -265,31 +287,40 @@ class Session:
         if limit is not None and limit <= 0:
             return Status.MAX_EVALS
         if self.kernel is not None and self._advance(self.kernel, limit):
-            return Status.FAILING if self.counters.failing else None
+            return None
         query = self.method.ask(self.state, self.context, limit)
         if query is None:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
         if query.cut:
             self._end_for_good()
-        answer = yield query if self.x_scale is None else query.scaled(self.x_scale)
+        asked = query if self.x_scale is None else self._scaled(query)
+        answer = yield asked
         assert answer is not None
         if self.x_scale is not None and query.order == 1:
             answer = answer.rescaled(self.x_scale)
         self._resting = None
         tally = self.counters.count(query, answer)
-        if self.watching and self._finds(query, answer):
-            return Status.CRITERION
+        for criterion in self.watching:
+            self._found = criterion.found(asked, answer)
+            if self._found is not None:
+                return self._meets(criterion)
         before = self.step.x
         step = self.method.tell(self.state, self.context, query, answer.values)
         self.context.nfev += len(query)
         self._take(step, tally)
         if step.offer is not None and step.completed:
             self.tracker.leave(step.offer, step.value, self.aux)
-        if self.counters.failing:
-            return Status.FAILING
         if self.watching and step.x is not before:
             return (yield from self._confirm())
         return None
+
+    def _scaled(self, query: Query) -> Query:
+        """Return a query in the user's coordinates; no rounding takes it out of bounds that it keeps."""
+        assert self.x_scale is not None
+        scaled = query.scaled(self.x_scale)
+        if self._box is not None and self.projection is not None and self.projection.holds(self.needs.reach):
+            np.clip(scaled.points, self._box.lower, self._box.upper, out=scaled.points)
+        return scaled
 
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:
         """Do a chunk of iterations in machine code, up to the next record or look; False when not even one fits."""
@@ -313,7 +344,8 @@ class Session:
         """Do so many iterations; return how many were done, fewer if one of them failed altogether."""
         if not iterations:
             return 0
-        bulk = kernel.run(self.state, self.context, iterations, self._left(self.kept), mean)
+        stop = self.interrupts.waiting
+        bulk = kernel.run(self.state, self.context, iterations, self._left(self.kept), mean, stop)
         self.counters.add(bulk.tally)
         self._take(bulk.step, bulk.tally)
         return bulk.step.completed
@@ -350,20 +382,12 @@ class Session:
         if step.notices:
             self._complain(step.notices)
 
-    def _finds(self, query: Query, answer: Answer) -> bool:
-        """Let the criteria that look at every step see what was asked for; keep the point that meets one."""
-        for criterion in self.watching:
-            self._found = criterion.found(query, answer)
-            if self._found is not None:
-                return True
-        return False
-
     def _confirm(self) -> Play[Status | None]:
         """Let the criteria that look at every step judge a new iterate."""
         for criterion in self.watching:
             check = criterion.confirm(self._outside(self.step.x), self.oracle, self.aux)
             if (yield from self._counted(check, self.reserve)):
-                return Status.CRITERION
+                return self._meets(criterion)
         return None
 
     def _look(self) -> Play[Status | None]:
@@ -373,8 +397,7 @@ class Session:
             if not self.needs.values or criterion.screen(fun, lowest, self.oracle.noisy):
                 check = criterion.confirm(self._outside(self._answer()), self.oracle, self.aux)
                 if (yield from self._counted(check, self.reserve)):
-                    self.notes.insert(0, criterion.message)
-                    return Status.CRITERION
+                    return self._meets(criterion)
         self.lookout.look_again(self.counted)
         return None
 
@@ -401,7 +424,8 @@ class Session:
         self._complain(self._precision())
         if self.callback is not None:
             try:
-                self.callback(self.result(Status.RUNNING))
+                with self.interrupts.allowed():
+                    self.callback(self.result(Status.RUNNING))
             except StopIteration:
                 return Status.CALLBACK
         return None
@@ -410,7 +434,11 @@ class Session:
         count = self.counters
         monitor = np.nan
         if self.monitor is not None:
-            monitor = float(self.monitor(self._outside(self._answer())))
+            try:
+                with self.interrupts.allowed():
+                    monitor = float(self.monitor(self._outside(self._answer())))
+            except StopIteration as error:
+                raise RuntimeError("monitor raised StopIteration; only callbacks stop a run that way.") from error
         self.recorder.record(
             nfev=count.nfev,
             ngev=count.ngev,
@@ -446,10 +474,9 @@ class Session:
             self._complain(self._precision())
         if not self.estimating:
             return self.result(status)
-        points = {"": self._answer()}
+        points = {"": self._best()}
         if self.choosing and status is not Status.CRITERION:
-            points = self._candidates()
-        points = {name: self._outside(x) for name, x in points.items()}
+            points = {name: self._outside(x) for name, x in self._candidates().items()}
         closing = self.closing.run(points, self.counters.nfev, lambda: self._left(0), self.aux)
         answer = yield from self._counted(closing)
         if len(points) > 1:
@@ -490,7 +517,9 @@ class Session:
 
     def _outside(self, x: Array) -> Array:
         """Return a point in the user's coordinates, as a copy of its own."""
-        return x.copy() if self.x_scale is None else x * self.x_scale
+        if self.x_scale is None:
+            return x.copy()
+        return x * self.x_scale if self._box is None else self._box(x * self.x_scale)
 
     def _complain(self, notices: Mapping[str, str]) -> None:
         """Warn once about each thing that the run has shown to be wrong."""
@@ -589,6 +618,7 @@ class Session:
             recorder=self.recorder.copy(),
             lookout=copy.copy(self.lookout),
             remarks=dict(self.remarks),
+            recognised=self.recognised,
         )
         if self.checkpoint.due:
             self.save()
@@ -617,11 +647,11 @@ class Session:
             "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
             "x0": hashlib.sha256(self._x0.tobytes()).hexdigest(),
             "x_scale": None if self.x_scale is None else self.x_scale.tolist(),
-            "output": self.output,
+            "output": f"{self.output}, {self.rule}",
             "bounds": described(self.projection),
             "limits": list(horizon),
         }
 
 
 def _warn(key: str, sentence: str) -> None:
-    warnings.warn(sentence, RuntimeWarning, stacklevel=2)
+    warn(sentence)

@@ -28,7 +28,7 @@ class Snapshot(State):
         Of the method: its state, its last step, its iterations, and the evaluations that moved it.
     rng, aux, aux_at_start : dict
         States of the random generators: of the trajectory, and of what does not change it, now and at the start.
-    counters, tracker, recorder, lookout, remarks
+    counters, tracker, recorder, lookout, remarks, recognised
         Of the session.
     """
 
@@ -45,3 +45,4 @@ class Snapshot(State):
     recorder: Recorder
     lookout: Lookout
     remarks: dict[str, str]
+    recognised: str
