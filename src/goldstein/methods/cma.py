@@ -30,15 +30,15 @@ from goldstein.projection import Box
 FULL = 60  # variables up to which the whole covariance matrix is learnt; beyond that its diagonal
 FEWEST = 4  # points of a generation that is cut by the end of the budget
 FORGET = 0.8  # weight of the past in the mean agreement
-WANTED_FRESH = 0.5  # share of μ_eff(λ₀) that the agreement should have: noise that cannot be replayed
+WANTED_FRESH = 0.8  # share of μ_eff(λ₀) that the agreement should have: noise that cannot be replayed
 WANTED = 0.15  # the same where it can, or where there is none
 NEAR = 0.8  # the population stays as it is at this share of the wanted agreement
 GROWTH = 0.15  # log of the largest factor by which the population grows in a generation
 DECLINE = 0.3  # and of that by which it shrinks
+HOLD = 0.5  # share of a decline of σ that is not taken where noise decides, lest σ shrink before m has arrived
 CROWD = 0.05  # a generation is at most this share of the evaluations made
 LAST = 1 / 3  # the means of this last share of the run are averaged
 JUDGING = 0.05  # share of the budget that chooses the answer
-LARGEST = 1e12  # σ in units: beyond that a function has no minimum that could be found
 THINNEST = 1e-14  # ratio of the eigenvalues of C at most
 
 
@@ -342,7 +342,7 @@ class BlockCMA(Method):
         state.path = (1 - rate) * state.path + sqrt(rate * (2 - rate) * mass) * (weights @ white)  # eq. (43)
         self._adapt_population(state, context.after(query), constants, weights, white, block)
         self._adapt_covariance(state, constants, weights, shared(constants.penalties, scores), y, white, step, mass)
-        self._adapt_sigma(state, constants, scores)
+        self._adapt_sigma(state, constants, scores, context.noisy)
         over = context.after(query).progress(state.nit + 1)
         if over is not None and over > 1 - LAST:
             state.weight += size
@@ -350,14 +350,17 @@ class BlockCMA(Method):
         else:
             state.average = state.mean
 
-    def _adapt_sigma(self, state: CMAState, constants: Constants, scores: Array) -> None:
+    def _adapt_sigma(self, state: CMAState, constants: Constants, scores: Array, noisy: bool) -> None:
         length = float(np.linalg.norm(state.path))
         rate = constants.path_rate
-        state.sigma *= exp(min(1.0, rate / constants.damping * (length / constants.length - 1)))  # eq. (44)
+        change = min(1.0, rate / constants.damping * (length / constants.length - 1))  # eq. (44)
+        if noisy and change < 0:
+            change *= 1 - HOLD * max(_urge(state), 0.0)
+        state.sigma *= exp(change)
         ordered = np.sort(scores)
         if ordered[0] == ordered[ceil(0.7 * scores.size) - 1] and _spread(state) < state.ladder.limit:
             state.sigma *= exp(0.2 + rate / constants.damping)  # a plateau: Hansen's remedy for a flat function
-        state.sigma = min(state.sigma, LARGEST)
+        state.sigma = min(state.sigma, state.ladder.widest / float(np.sqrt(_variances(state).max())))
 
     def _adapt_covariance(
         self,
@@ -421,7 +424,7 @@ class BlockCMA(Method):
         fresh = context.noisy and context.sample is None
         wanted = NEAR * (WANTED_FRESH if fresh else WANTED) * Constants(d, _usual_size(d)).mass
         state.agreement = FORGET * state.agreement + (1 - FORGET) * float(one @ other) * constants.mass / wanted
-        urge = min(max(1 - state.agreement, -1.0), 1.0)
+        urge = _urge(state)
         state.blocks *= exp((GROWTH if urge > 0 else DECLINE) * urge)
         most = max(2.0 * _usual_size(d), CROWD * context.nfev) / _block_size(d)
         state.blocks = min(max(state.blocks, 2.0), max(most, 2.0))
@@ -479,10 +482,19 @@ def centred(scores: Array, block: npt.NDArray[np.int64]) -> Array:
     return out
 
 
+def _urge(state: CMAState) -> float:
+    """Return how much the population wants to grow: 1 where noise decides, −1 where the halves agree."""
+    return min(max(1 - state.agreement, -1.0), 1.0)
+
+
 def _spread(state: CMAState) -> float:
     """Return the standard deviation of the points, in units, as the root mean square over the coordinates."""
-    squares = state.covariance if state.covariance.ndim == 1 else np.diagonal(state.covariance)
-    return state.sigma * float(np.sqrt(squares.mean()))
+    return state.sigma * float(np.sqrt(_variances(state).mean()))
+
+
+def _variances(state: CMAState) -> Array:
+    """Return the diagonal of C."""
+    return state.covariance if state.covariance.ndim == 1 else np.diagonal(state.covariance)
 
 
 def _usual_size(d: int) -> int:

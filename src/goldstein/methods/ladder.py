@@ -28,6 +28,7 @@ MOST_PAIRS = 200  # and more of them nothing new
 CONFIDENCE = 0.975  # one-sided: of the paired comparisons of two levels
 LOW = 0.15  # under fresh noise a level is judged by this quantile
 REPLICATES = 5  # so many of the smallest levels show noise alone
+LARGEST = 1e12  # σ in units: beyond that a function has no minimum that could be found
 SPREAD = 2.0  # a level stands out from noise when its interquartile range is so many times that of noise
 
 
@@ -86,6 +87,11 @@ class Ladder(State):
     def limit(self) -> float:
         """The largest σ that any level has, in units."""
         return FACTOR**self.highest
+
+    @property
+    def widest(self) -> float:
+        """The largest σ that makes sense in any coordinate, in units: a third of a box."""
+        return self.limit if self.highest < 0 else LARGEST
 
     @property
     def default(self) -> float:
