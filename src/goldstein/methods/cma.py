@@ -30,7 +30,7 @@ from goldstein.projection import Box
 FULL = 60  # variables up to which the whole covariance matrix is learnt; beyond that its diagonal
 FEWEST = 4  # points of a generation that is cut by the end of the budget
 FORGET = 0.8  # weight of the past in the mean agreement
-WANTED_FRESH = 0.8  # share of μ_eff(λ₀) that the agreement should have: noise that cannot be replayed
+WANTED_FRESH = 0.65  # share of μ_eff(λ₀) that the agreement should have: noise that cannot be replayed
 WANTED = 0.15  # the same where it can, or where there is none
 NEAR = 0.8  # the population stays as it is at this share of the wanted agreement
 GROWTH = 0.15  # log of the largest factor by which the population grows in a generation
@@ -271,9 +271,8 @@ class BlockCMA(Method):
         left = state.x
         self._evolve(state, context, query, values)
         state.nit += 1
-        if not context.noisy:
-            return self._told(state, left, 1)
-        state.x = state.mean
+        if context.noisy:
+            state.x = state.mean
         return self._told(state, left, 1)
 
     def _first_phase(self, state: CMAState) -> str:
