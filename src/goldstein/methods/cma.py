@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.methods.ladder import Ladder
+from goldstein.methods.ladder import Ladder, widths
 from goldstein.methods.method import Context, Method, MethodState, Needs, Step, any_iterate
+from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
 
@@ -39,6 +40,7 @@ HOLD = 0.5  # share of a decline of σ that is not taken where noise decides, le
 CROWD = 0.05  # a generation is at most this share of the evaluations made
 LAST = 1 / 3  # the means of this last share of the run are averaged
 JUDGING = 0.05  # share of the budget that chooses the answer
+SMALLEST = 1e-290  # σ in coordinates, so that it can be divided by
 THINNEST = 1e-14  # ratio of the eigenvalues of C at most
 
 
@@ -288,10 +290,10 @@ class BlockCMA(Method):
         """Return the length that matters in each coordinate."""
         if self.unit is not None:
             return np.full(x.size, self.unit)
-        typical = float(np.sqrt((x * x).mean())) or 1.0
+        typical = root_mean_square(x) or 1.0
         if not isinstance(context.project, Box):
             return np.full(x.size, typical)
-        width = np.broadcast_to(np.subtract(context.project.upper, context.project.lower), x.shape)
+        width = np.broadcast_to(widths(context.project), x.shape)
         return np.where(np.isfinite(width) & (width > 0), width, typical)
 
     def _size(self, state: CMAState) -> int:
@@ -320,7 +322,7 @@ class BlockCMA(Method):
         size = len(query)
         constants = Constants(d, size)
         block = _blocks(size, d)
-        with np.errstate(over="ignore"):  # values near the largest float
+        with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
             state.value = float(values[fine].mean())
         scores = np.where(fine, values, np.inf)
         if context.sample is not None:
@@ -336,7 +338,7 @@ class BlockCMA(Method):
         left = state.mean
         state.mean = context.projected(left + state.sigma * state.unit * step, 0.0)  # eq. (42)
         state.size = state.sigma
-        state.norm = float(np.linalg.norm(state.mean - left))
+        state.norm = norm(state.mean - left)
         rate = constants.path_rate
         state.path = (1 - rate) * state.path + sqrt(rate * (2 - rate) * mass) * (weights @ white)  # eq. (43)
         self._adapt_population(state, context.after(query), constants, weights, white, block)
@@ -360,6 +362,7 @@ class BlockCMA(Method):
         if ordered[0] == ordered[ceil(0.7 * scores.size) - 1] and _spread(state) < state.ladder.limit:
             state.sigma *= exp(0.2 + rate / constants.damping)  # a plateau: Hansen's remedy for a flat function
         state.sigma = min(state.sigma, state.ladder.widest / float(np.sqrt(_variances(state).max())))
+        state.sigma = max(state.sigma, SMALLEST / float(state.unit.min()))
 
     def _adapt_covariance(
         self,
@@ -402,7 +405,11 @@ class BlockCMA(Method):
             return
         state.covariance = (state.covariance + state.covariance.T) / 2
         squares, axes = np.linalg.eigh(state.covariance)
-        lengths = np.sqrt(np.maximum(squares, THINNEST * squares[-1]))
+        least = THINNEST * squares[-1]
+        if squares[0] < least:  # what rounding could make negative
+            squares = np.maximum(squares, least)
+            state.covariance = (axes * squares) @ axes.T
+        lengths = np.sqrt(squares)
         state.root = (axes * lengths) @ axes.T
         state.inverse_root = (axes / lengths) @ axes.T
 

@@ -67,7 +67,7 @@ class Ladder(State):
         """Return a ladder that spends about 8 % of the budget; `pairs` is 0 when that is too little for one."""
         boxed = False
         if isinstance(context.project, Box):
-            boxed = bool(np.isfinite(np.subtract(context.project.upper, context.project.lower)).all())
+            boxed = bool(np.isfinite(widths(context.project)).all())
         lowest = DEEPEST + IN_A_BOX if boxed else DEEPEST
         highest = -1 if boxed else HIGHEST
         usual = -1 + IN_A_BOX if boxed else -1
@@ -159,6 +159,12 @@ class Ladder(State):
         if hidden.size and hidden[-1] < top:
             chosen = max(chosen, int(hidden[-1]))
         return float(FACTOR ** (self.lowest + chosen))
+
+
+def widths(box: Box) -> Array:
+    """Return the sides of a box; infinite where it has none."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.subtract(box.upper, box.lower), dtype=float)
 
 
 def _failures_last(values: Array) -> Array:

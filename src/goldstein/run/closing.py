@@ -175,7 +175,9 @@ def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) ->
             continue
         one = _within_quantiles(judged[name]) if cut else judged[name]
         other = _within_quantiles(judged[chosen]) if cut else judged[chosen]
-        mean, error = mean_and_error(one - other, exact=exact)
+        with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float, and failures
+            difference = one - other
+        mean, error = mean_and_error(difference, exact=exact)
         if mean < -np.nan_to_num(error):
             chosen = name
     return chosen
