@@ -404,3 +404,13 @@ def test_an_inventory_is_run_as_well_as_by_differential_evolution():
         return np.mean([inventory(x, seed) for seed in range(10**6, 10**6 + 200)])
 
     assert judged(res.x) <= 1.01 * judged(other.x)
+
+
+def test_noise_that_a_block_shares_does_not_disturb():
+    """An additive noise a hundred times the gap; blocks that were not centred would rank nothing but seeds."""
+
+    def fun(X, seeds):
+        return steps(X) + 3000 * np.sin(seeds % 1000)
+
+    res = run(gs.Seeded(fun, vectorized=True), np.zeros(D), max_evals=4000)
+    assert steps(res.x[None])[0] <= 2
