@@ -365,7 +365,7 @@ def test_a_staircase_is_climbed(bare, seed):
 
 
 def test_fresh_noise_of_a_tenth_of_the_gap_leaves_little():
-    """‖x − 1‖₁ + 0.4·N(0, 1), d = 10, 4,000 values: at most 6 % left (median 1.5 %, worst of 30 other seeds 4 %)."""
+    """‖x − 1‖₁ + 0.4·N(0, 1), d = 10, 4,000 values: at most 6 % left (30 other seeds: median 1.6 %, worst 3.7 %)."""
     rng = np.random.default_rng(8)
     oracle = gs.Unreplayable(lambda X: l1(X) + 0.4 * rng.normal(size=len(X)), vectorized=True)
     res = run(oracle, np.zeros(10), max_evals=4000)
@@ -414,3 +414,9 @@ def test_noise_that_a_block_shares_does_not_disturb():
 
     res = run(gs.Seeded(fun, vectorized=True), np.zeros(D), max_evals=4000)
     assert steps(res.x[None])[0] <= 2
+
+
+def test_a_run_that_has_arrived_goes_on_quietly():
+    """Points that rounding puts on the mean have no direction; a warning is an error here."""
+    res = run(deterministic(l1), np.zeros(10), max_evals=10_000)
+    assert res.fun < 1e-12

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, exp, log, sqrt
 from typing import ClassVar
 
@@ -41,6 +42,7 @@ CROWD = 0.05  # a generation is at most this share of the evaluations made
 LAST = 1 / 3  # the means of this last share of the run are averaged
 JUDGING = 0.05  # share of the budget that chooses the answer
 SMALLEST = 1e-290  # σ in coordinates, so that it can be divided by
+SHORTEST = 1e-8  # squared length of a step that is 0 by rounding, or by clipping
 THINNEST = 1e-14  # ratio of the eigenvalues of C at most
 
 
@@ -51,17 +53,17 @@ class Constants:
     d: int
     size: int
 
-    @property
+    @cached_property
     def raw(self) -> Array:
         return log((self.size + 1) / 2) - np.log(np.arange(1, self.size + 1))  # eq. (49)
 
-    @property
+    @cached_property
     def weights(self) -> Array:
         """The weights of recombination, best point first: positive for the better half, then 0; their sum is 1."""
         positive = np.maximum(self.raw, 0.0)
         return np.asarray(positive / positive.sum())  # eq. (53), first case
 
-    @property
+    @cached_property
     def mass(self) -> float:
         """μ_eff, how many points the weights amount to."""
         return float(1 / (self.weights**2).sum())  # eq. (8)
@@ -93,11 +95,11 @@ class Constants:
     def direction_rate(self) -> float:
         return (4 + self.mass / self.d) / (self.d + 4 + 2 * self.mass / self.d)  # c_c, eq. (56)
 
-    @property
+    @cached_property
     def rank_one(self) -> float:
         return self.faster * 2 / ((self.d + 1.3) ** 2 + self.mass)  # c_1, eq. (57)
 
-    @property
+    @cached_property
     def rank_many(self) -> float:
         rate = 2 * (0.25 + self.mass + 1 / self.mass - 2) / ((self.d + 2) ** 2 + self.mass)
         return min(1 - self.rank_one, self.faster * rate)  # c_μ, eq. (58)
@@ -383,7 +385,7 @@ class BlockCMA(Method):
         gain = sqrt(along * (2 - along) * mass) if going else 0.0
         state.direction = (1 - along) * state.direction + gain * step  # eq. (45)
         every = weights + penalties
-        lengths = np.maximum((white**2).sum(axis=1), np.finfo(float).tiny)
+        lengths = np.maximum((white**2).sum(axis=1), SHORTEST)
         scaled = np.where(every >= 0, every, every * d / lengths)  # eq. (46)
         one = constants.rank_one
         many = constants.rank_many
