@@ -128,7 +128,7 @@ METHODS = {
 }
 CHOSEN = {  # with settings from probes, and without a formula
     f"{name} by name": st.just(Case(resolve(name, {}), needs_replay=name.endswith("gfm+")))
-    for name in ("auto", *METHODS)
+    for name in ("auto", "cma", *METHODS)
 }
 
 

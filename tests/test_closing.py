@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein.run.closing import choose
+from goldstein.run.closing import choose, choose_first
 
 
 def test_a_mean_over_the_whole_sum_needs_no_standard_errors():
@@ -22,3 +22,24 @@ def test_a_small_finite_sum_never_gets_its_start_back_when_the_answer_is_exactly
     res = gs.minimize(oracle, np.array([1.5]), max_evals=3_000, rng=seed)
     assert res.fun_stderr == 0
     assert res.fun < np.abs(1.5 - centres).mean()
+
+
+def test_the_first_candidate_is_the_answer_unless_another_is_lower_by_a_standard_error():
+    noise = np.array([-2.0, 1.0, 0.5, 0.5])
+    start = np.zeros(4)
+    assert choose_first({"average": 0.1 + noise, "last": start, "start": 1 + start}, exact=False) == "average"
+    assert choose_first({"average": 1.0 + noise, "last": start, "start": 1 + start}, exact=False) == "last"
+    assert choose_first({"average": 1.0 + noise, "last": start, "start": start - 1}, exact=False) == "start"
+    assert choose_first({"average": 0.1 + noise, "last": start, "start": 1 + start}, exact=True) == "last"
+    assert choose_first({"average": np.full(4, np.nan), "last": start, "start": start}, exact=False) == "last"
+    assert choose_first({"average": np.full(4, np.nan), "start": np.full(4, np.nan)}, exact=False) == "start"
+
+
+def test_heavy_tails_do_not_choose_when_they_cannot_be_replayed():
+    rng = np.random.default_rng(0)
+    low = rng.normal(size=400)
+    high = 1 + rng.normal(size=400)
+    low[:3] = 1e6  # which hides the difference of the means
+    judged = {"average": high, "last": low, "start": high}
+    assert choose_first(judged, exact=False) == "average"
+    assert choose_first(judged, exact=False, cut=True) == "last"

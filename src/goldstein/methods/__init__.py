@@ -1,6 +1,7 @@
 """The methods, one file each; `METHODS` holds them by the name that `minimize` takes."""
 
 from goldstein.methods.auto import Auto
+from goldstein.methods.cma import BlockCMA
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
@@ -22,6 +23,7 @@ __all__ = [
     "SINGD",
     "ZOO2NC",
     "Auto",
+    "BlockCMA",
     "Context",
     "CuttingPlane",
     "GFMPlus",

@@ -123,6 +123,11 @@ class Needs:
         "choice" among the candidates of the last step, on common fresh samples.
     candidates : int
         How many candidates there are then, at most.
+    favourite : str
+        Which of them is the answer in doubt: "start" unless another is lower by two standard errors, or "first" unless
+        another is lower by one.
+    judging : float
+        Share of the budget that goes into this choice; 0: half a percent for each candidate.
     random_stop : callable or None
         `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
         the rule "random". None: that cannot be said beforehand.
@@ -144,6 +149,8 @@ class Needs:
     reach: float = 0.0
     output: str = "last"
     candidates: int = 1
+    favourite: str = "start"
+    judging: float = 0.0
     random_stop: Callable[[np.random.Generator, int], int] | None = None
 
     def refusal(self, name: str, oracle: Oracle) -> str | None:

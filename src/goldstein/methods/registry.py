@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from goldstein.methods.auto import Auto
+from goldstein.methods.cma import BlockCMA
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
@@ -94,3 +95,4 @@ register(PSINGD)
 register(INGD)
 register(PINGD)
 register(CuttingPlane)
+register(BlockCMA)

@@ -20,6 +20,7 @@ SHARE = 200  # one part in so many of the budget estimates f at a candidate
 MOST = 10_000  # and this many values at most, unless more make it exact
 SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
 CERTIFYING_SHARE = 5  # one part in so many of the budget tells how stationary the answer is, if that is asked for
+TAIL = 0.05  # noise that cannot be replayed is cut at these quantiles when candidates are compared
 ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does not fill the memory
 
 
@@ -47,6 +48,8 @@ class Closing:
         Whether to say how stationary the answer is.
     estimating : bool
         Whether anything is asked at all.
+    favourite, judging
+        As in `Needs`.
     """
 
     oracle: Oracle
@@ -54,6 +57,8 @@ class Closing:
     candidates: int = 1
     stationarity: tuple[float, float] | None = None
     estimating: bool = True
+    favourite: str = "start"
+    judging: float = 0.0
 
     @property
     def certifying(self) -> int:
@@ -74,7 +79,10 @@ class Closing:
         """Return how many values estimate f at one candidate, in a run of so many evaluations."""
         if not self.oracle.noisy:
             return 1
-        share, n = max(2, budget // SHARE, min(budget // 10, 50)), self.oracle.n
+        share = max(2, budget // SHARE, min(budget // 10, 50))
+        if self.judging:
+            share = max(2, int(self.judging * budget) // self.candidates)
+        n = self.oracle.n
         return n if n is not None and n <= share else min(share, MOST)
 
     def run(
@@ -96,7 +104,10 @@ class Closing:
         for name, x in points.items():
             judged[name] = yield from self._values(x, xi, size, left)
         exact = not self.oracle.noisy or size == self.oracle.n
-        chosen = choose(judged, exact=exact)
+        if self.favourite == "first":
+            chosen = choose_first(judged, exact=exact, cut=self.oracle.noisy and not self.oracle.replayable)
+        else:
+            chosen = choose(judged, exact=exact)
         fun, stderr = mean_and_error(judged[chosen], exact=exact)
         certificate = yield from self._certify(points[chosen], left, rng)
         return Closed(chosen, points[chosen], fun, stderr, size, certificate)
@@ -147,3 +158,33 @@ def choose(judged: dict[str, Array], *, exact: bool) -> str:
         return best
     error = 0.0 if exact or difference.size < 2 else float(difference.std(ddof=1) / np.sqrt(difference.size))
     return best if difference.mean() < -2 * error else start
+
+
+def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) -> str:
+    """Return the first candidate, unless a later one is lower by a standard error of the difference.
+
+    `exact` means are f itself, and any difference is clear; `cut` compares means of values between their 5 % and 95 %
+    quantiles, because noise that does not cancel may have heavy tails.
+    """
+    names = [name for name, values in judged.items() if np.isfinite(values).any()]
+    if not names:
+        return list(judged)[-1]
+    chosen = names[0]
+    for name in names[1:]:
+        if judged[name].shape != judged[chosen].shape:
+            continue
+        one = _within_quantiles(judged[name]) if cut else judged[name]
+        other = _within_quantiles(judged[chosen]) if cut else judged[chosen]
+        with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float, and failures
+            difference = one - other
+        mean, error = mean_and_error(difference, exact=exact)
+        if mean < -np.nan_to_num(error):
+            chosen = name
+    return chosen
+
+
+def _within_quantiles(values: Array) -> Array:
+    """Return the values with the tails moved to the 5 % and 95 % quantiles; what failed stays NaN."""
+    finite = values[np.isfinite(values)]
+    low, high = np.quantile(finite, [TAIL, 1 - TAIL])
+    return np.where(np.isfinite(values), np.clip(values, low, high), np.nan)

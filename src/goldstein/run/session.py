@@ -194,6 +194,9 @@ class Session:
         self.tracker = TRACKERS[self.rule]()
         candidates = self.needs.candidates if self.choosing else 1
         self.closing = Closing(self.oracle, self.max_evals, candidates, self.stationarity, self.estimating)
+        if self.choosing:
+            self.closing.favourite = self.needs.favourite
+            self.closing.judging = self.needs.judging
         self.reserve = self.closing.reserve
         self.kept = self.reserve + sum(criterion.reserve for criterion in self.watching)
         context.sample = self.oracle.sample

@@ -1,0 +1,524 @@
+"""BlockCMA: CMA-ES in blocks, for functions that jump and for noise that cannot be replayed.
+
+1. ladder, 8 % of the budget: how far around x0 to look at first, σ (`goldstein.methods.ladder`)
+2. generations, until the budget ends:
+     λ = b·k points x_i = clip(m + σ·unit·y_i), y_i ~ N(0, C), in b ≥ 2 blocks of k = ⌈λ₀/2⌉
+     replayable noise: block j sees one new ξ_j, and the mean of its values is subtracted
+     rank all values together; equal ones share their weights, failed ones come last
+     m, σ, C by the usual update of CMA-ES, from the clipped points
+     halves A and B of the blocks: a = μ_eff·⟨step of A, step of B⟩ in the frame of C^(−1/2)
+     agreement e = 0.8 e + 0.2 a; where it is low noise decides: b grows; where it is high: b shrinks
+3. answer, 5 % of the budget on common fresh samples: the mean of m over the last third of the run, unless the last
+   m or x0 is lower by a standard error; without noise the lowest point seen
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, exp, log, sqrt
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein import arguments
+from goldstein.methods.ladder import Ladder, widths
+from goldstein.methods.method import Context, Method, MethodState, Needs, Step, any_iterate
+from goldstein.norms import norm, root_mean_square
+from goldstein.oracle import Array, Query
+from goldstein.projection import Box
+
+FULL = 60  # variables up to which the whole covariance matrix is learnt; beyond that its diagonal
+FEWEST = 4  # points of a generation that is cut by the end of the budget
+FORGET = 0.8  # weight of the past in the mean agreement
+WANTED_FRESH = 0.65  # share of μ_eff(λ₀) that the agreement should have: noise that cannot be replayed
+WANTED = 0.15  # the same where it can, or where there is none
+NEAR = 0.8  # the population stays as it is at this share of the wanted agreement
+GROWTH = 0.15  # log of the largest factor by which the population grows in a generation
+DECLINE = 0.3  # and of that by which it shrinks
+HOLD = 0.5  # share of a decline of σ that is not taken where noise decides, lest σ shrink before m has arrived
+CROWD = 0.05  # a generation is at most this share of the evaluations made
+LAST = 1 / 3  # the means of this last share of the run are averaged
+JUDGING = 0.05  # share of the budget that chooses the answer
+SMALLEST = 1e-290  # σ in coordinates, so that it can be divided by
+SHORTEST = 1e-8  # squared length of a step that is 0 by rounding, or by clipping
+THINNEST = 1e-14  # ratio of the eigenvalues of C at most
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constants of CMA-ES for d variables and λ points; equations are those of Hansen's tutorial (2016)."""
+
+    d: int
+    size: int
+
+    @cached_property
+    def raw(self) -> Array:
+        return log((self.size + 1) / 2) - np.log(np.arange(1, self.size + 1))  # eq. (49)
+
+    @cached_property
+    def weights(self) -> Array:
+        """The weights of recombination, best point first: positive for the better half, then 0; their sum is 1."""
+        positive = np.maximum(self.raw, 0.0)
+        return np.asarray(positive / positive.sum())  # eq. (53), first case
+
+    @cached_property
+    def mass(self) -> float:
+        """μ_eff, how many points the weights amount to."""
+        return float(1 / (self.weights**2).sum())  # eq. (8)
+
+    @property
+    def penalties(self) -> Array:
+        """The weights of the worse half in the update of C: negative; only for a full matrix."""
+        negative = np.minimum(self.raw, 0.0)
+        if self.d > FULL:
+            return np.zeros_like(negative)
+        total = -float(negative.sum())
+        mass = total**2 / float((negative**2).sum())
+        share = min(
+            1 + self.rank_one / self.rank_many,  # eq. (50)
+            1 + 2 * mass / (self.mass + 2),  # eq. (51)
+            (1 - self.rank_one - self.rank_many) / (self.d * self.rank_many),  # eq. (52)
+        )
+        return negative * (share / total)  # eq. (53), second case
+
+    @property
+    def path_rate(self) -> float:
+        return (self.mass + 2) / (self.d + self.mass + 5)  # c_σ, eq. (55)
+
+    @property
+    def damping(self) -> float:
+        return 1 + 2 * max(0.0, sqrt((self.mass - 1) / (self.d + 1)) - 1) + self.path_rate  # d_σ, eq. (55)
+
+    @property
+    def direction_rate(self) -> float:
+        return (4 + self.mass / self.d) / (self.d + 4 + 2 * self.mass / self.d)  # c_c, eq. (56)
+
+    @cached_property
+    def rank_one(self) -> float:
+        return self.faster * 2 / ((self.d + 1.3) ** 2 + self.mass)  # c_1, eq. (57)
+
+    @cached_property
+    def rank_many(self) -> float:
+        rate = 2 * (0.25 + self.mass + 1 / self.mass - 2) / ((self.d + 2) ** 2 + self.mass)
+        return min(1 - self.rank_one, self.faster * rate)  # c_μ, eq. (58)
+
+    @property
+    def faster(self) -> float:
+        """A diagonal has fewer numbers to learn and may learn them faster (Ros and Hansen 2008, section 3)."""
+        return (self.d + 2) / 3 if self.d > FULL else 1.0
+
+    @property
+    def length(self) -> float:
+        """The mean of ‖N(0, I)‖."""
+        return sqrt(self.d) * (1 - 1 / (4 * self.d) + 1 / (21 * self.d**2))
+
+
+@dataclass
+class CMAState(MethodState):
+    """State of `BlockCMA`.
+
+    Attributes
+    ----------
+    x : ndarray
+        Where the run stands: without noise the lowest point seen, else the mean.
+    phase : str
+        "start" (f is asked for at x0, only without noise), "ladder" or "search".
+    origin, mean, unit : ndarray
+        x0, m, and the length of each coordinate.
+    sigma : float
+        σ, in units.
+    covariance : ndarray, shape (d, d) or (d,)
+        C, or its diagonal, in units; `root` and `inverse_root` are C^(1/2) and C^(−1/2).
+    path, direction : ndarray, shape (d,)
+        p_σ and p_c.
+    blocks : float
+        b, which is rounded for use.
+    agreement : float
+        e, in parts of the wanted one.
+    average, weight
+        Mean of the means over the last third, and how many values are behind it.
+    lowest : float
+        The value at `x`, without noise.
+    """
+
+    phase: str = "ladder"
+    origin: Array = None  # type: ignore[assignment]
+    mean: Array = None  # type: ignore[assignment]
+    unit: Array = None  # type: ignore[assignment]
+    sigma: float = 0.0
+    ladder: Ladder = None  # type: ignore[assignment]
+    covariance: Array = None  # type: ignore[assignment]
+    root: Array = None  # type: ignore[assignment]
+    inverse_root: Array = None  # type: ignore[assignment]
+    path: Array = None  # type: ignore[assignment]
+    direction: Array = None  # type: ignore[assignment]
+    blocks: float = 2.0
+    agreement: float = 1.0
+    average: Array = None  # type: ignore[assignment]
+    weight: float = 0.0
+    lowest: float = np.inf
+
+
+@dataclass(frozen=True)
+class BlockCMA(Method):
+    """CMA-ES in blocks: for simulators with jumps, and for noise that cannot be replayed.
+
+    Only the order of values counts, so jumps do no harm; no two values need the same noise, but blocks of points see
+    the same ξ where it can be replayed. How far to look at first, and how many points a generation needs against
+    noise, are found from the values themselves. An iteration is a generation, which is one query.
+
+    Parameters
+    ----------
+    sigma : float, optional
+        First standard deviation of the points, in units; None: from a ladder of counted probes.
+    population : int, optional
+        Points in a generation; None: 4 + 3 ln d and more, as noise demands.
+    unit : float, optional
+        Length that matters, the same for all coordinates (see `x_scale` of `minimize` for several). None: the width of
+        the box where there is one, else the root mean square of x0 (1 if x0 = 0).
+
+    Notes
+    -----
+    The share of the run that is over decides which means are averaged, so `max_evals` (or `max_iter`) must be the real
+    one. Runs without noise do not change when values are transformed by an increasing function.
+
+    One ξ for a whole generation would be biased: it solves the problem of the median ξ. With a ξ for each block and the
+    mean of the block subtracted, ranks compare points across ξ.
+
+    References
+    ----------
+    Hansen (2016). The CMA evolution strategy: a tutorial. arXiv:1604.00772.
+    Ros, Hansen (2008). A simple modification in CMA-ES achieving linear time and space complexity. PPSN.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> def steps(x):
+    ...     return np.abs(np.floor(x) - 7).sum()
+    >>> res = gs.minimize(steps, np.zeros(3), gs.BlockCMA(), max_evals=3000, rng=0)
+    >>> float(res.fun)
+    0.0
+    """
+
+    sigma: float | None = None
+    population: int | None = None
+    unit: float | None = None
+    name: ClassVar[str] = "cma"
+
+    def __post_init__(self) -> None:
+        arguments.keep(
+            self,
+            sigma=arguments.optional_positive("sigma", self.sigma),
+            population=arguments.optional_count("population", self.population, FEWEST),
+            unit=arguments.optional_positive("unit", self.unit),
+        )
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            horizon=True,
+            output="choice",
+            candidates=3,
+            favourite="first",
+            judging=JUDGING,
+            random_stop=any_iterate,
+        )
+
+    def init(self, x: Array, context: Context) -> CMAState:
+        d = x.size
+        ladder = Ladder.plan(context, self._budget(d, context))
+        full = d <= FULL
+        state = CMAState(
+            x,
+            origin=x,
+            mean=x,
+            unit=self._units(x, context),
+            sigma=ladder.default if self.sigma is None else self.sigma,
+            ladder=ladder,
+            covariance=np.eye(d) if full else np.ones(d),
+            root=np.eye(d) if full else np.ones(d),
+            inverse_root=np.eye(d) if full else np.ones(d),
+            path=np.zeros(d),
+            direction=np.zeros(d),
+            average=x,
+        )
+        state.phase = "start" if not context.noisy else self._first_phase(state)
+        return state
+
+    def ask(self, state: CMAState, context: Context, limit: int | None) -> Query | None:
+        if state.phase == "start":
+            return Query(state.origin[None].copy())
+        if state.phase == "ladder":
+            query = state.ladder.ask(state.origin, state.unit, context)
+            return query if limit is None or len(query) <= limit else None
+        size = self._size(state)
+        cut = limit is not None and limit < size
+        if cut:
+            assert limit is not None
+            size = limit
+        return self._generation(state, context, size, cut) if size >= FEWEST else None
+
+    def tell(self, state: CMAState, context: Context, query: Query, values: Array) -> Step:
+        if not context.noisy:
+            self._keep_lowest(state, query.points, values)
+        if state.phase == "start":
+            state.phase = self._first_phase(state)
+            return self._told(state, None, 0)
+        if state.phase == "ladder":
+            sigma = state.ladder.tell(query, values)
+            if sigma is not None:
+                state.sigma = sigma
+                state.phase = "search"
+            return self._told(state, None, 0)
+        left = state.x
+        self._evolve(state, context, query, values)
+        state.nit += 1
+        if context.noisy:
+            state.x = state.mean
+        return self._told(state, left, 1)
+
+    def _first_phase(self, state: CMAState) -> str:
+        return "ladder" if self.sigma is None and state.ladder.pairs else "search"
+
+    def _budget(self, d: int, context: Context) -> int | None:
+        """Return how many values the run may take; None when nobody knows."""
+        generations = None if context.max_iter is None else 2 * _block_size(d) * context.max_iter
+        limits = [limit for limit in (context.max_evals, generations) if limit is not None]
+        return min(limits) if limits else None
+
+    def _units(self, x: Array, context: Context) -> Array:
+        """Return the length that matters in each coordinate."""
+        if self.unit is not None:
+            return np.full(x.size, self.unit)
+        typical = root_mean_square(x) or 1.0
+        if not isinstance(context.project, Box):
+            return np.full(x.size, typical)
+        width = np.broadcast_to(widths(context.project), x.shape)
+        return np.where(np.isfinite(width) & (width > 0), width, typical)
+
+    def _size(self, state: CMAState) -> int:
+        if self.population is not None:
+            return self.population
+        return max(2, round(state.blocks)) * _block_size(state.x.size)
+
+    def _generation(self, state: CMAState, context: Context, size: int, cut: bool) -> Query:
+        """Draw a generation, each block with a ξ of its own; all points lie in the allowed set."""
+        block = _blocks(size, state.x.size)
+        y = _times(state.root, context.rng.normal(size=(size, state.x.size)))  # eqs. (38), (39)
+        points = state.mean + state.sigma * state.unit * y  # eq. (40)
+        if context.project is not None:
+            points = np.stack([context.project(point) for point in points])
+        samples = None
+        if context.sample is not None:
+            samples = context.sample(context.rng, int(block[-1]) + 1)[block]
+        return Query(points, samples, cut=cut)
+
+    def _evolve(self, state: CMAState, context: Context, query: Query, values: Array) -> None:
+        """Move the mean, the step size and the covariance on; a generation that failed altogether changes nothing."""
+        fine = np.isfinite(values)
+        if not fine.any():
+            return
+        d = state.x.size
+        size = len(query)
+        constants = Constants(d, size)
+        block = _blocks(size, d)
+        with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
+            state.value = float(values[fine].mean())
+        scores = np.where(fine, values, np.inf)
+        if context.sample is not None:
+            scores = centred(scores, block)
+        weights = shared(constants.weights, scores)
+        weights[~fine] = 0.0
+        weights /= weights.sum()
+
+        y = (query.points - state.mean) / (state.sigma * state.unit)  # of the points as they were clipped
+        white = _times(state.inverse_root, y)
+        mass = 1 / float((weights**2).sum())
+        step = weights @ y  # eq. (41)
+        left = state.mean
+        state.mean = context.projected(left + state.sigma * state.unit * step, 0.0)  # eq. (42)
+        state.size = state.sigma
+        state.norm = norm(state.mean - left)
+        rate = constants.path_rate
+        state.path = (1 - rate) * state.path + sqrt(rate * (2 - rate) * mass) * (weights @ white)  # eq. (43)
+        self._adapt_population(state, context.after(query), constants, weights, white, block)
+        self._adapt_covariance(state, constants, weights, shared(constants.penalties, scores), y, white, step, mass)
+        self._adapt_sigma(state, constants, scores, context.noisy)
+        over = context.after(query).progress(state.nit + 1)
+        if over is not None and over > 1 - LAST:
+            state.weight += size
+            state.average = state.average + (size / state.weight) * (state.mean - state.average)
+        else:
+            state.average = state.mean
+
+    def _adapt_sigma(self, state: CMAState, constants: Constants, scores: Array, noisy: bool) -> None:
+        length = float(np.linalg.norm(state.path))
+        rate = constants.path_rate
+        change = min(1.0, rate / constants.damping * (length / constants.length - 1))  # eq. (44)
+        if noisy and change < 0:
+            change *= 1 - HOLD * max(_urge(state), 0.0)
+        state.sigma *= exp(change)
+        ordered = np.sort(scores)
+        if ordered[0] == ordered[ceil(0.7 * scores.size) - 1] and _spread(state) < state.ladder.limit:
+            state.sigma *= exp(0.2 + rate / constants.damping)  # a plateau: Hansen's remedy for a flat function
+        state.sigma = min(state.sigma, state.ladder.widest / float(np.sqrt(_variances(state).max())))
+        state.sigma = max(state.sigma, SMALLEST / float(state.unit.min()))
+
+    def _adapt_covariance(
+        self,
+        state: CMAState,
+        constants: Constants,
+        weights: Array,
+        penalties: Array,
+        y: Array,
+        white: Array,
+        step: Array,
+        mass: float,
+    ) -> None:
+        d = step.size
+        rate = constants.path_rate
+        expected = sqrt(1 - (1 - rate) ** (2 * (state.nit + 1)))
+        going = float(np.linalg.norm(state.path)) < (1.4 + 2 / (d + 1)) * constants.length * expected  # h_σ
+        along = constants.direction_rate
+        gain = sqrt(along * (2 - along) * mass) if going else 0.0
+        state.direction = (1 - along) * state.direction + gain * step  # eq. (45)
+        every = weights + penalties
+        lengths = np.maximum((white**2).sum(axis=1), SHORTEST)
+        scaled = np.where(every >= 0, every, every * d / lengths)  # eq. (46)
+        one = constants.rank_one
+        many = constants.rank_many
+        lost = 0.0 if going else one * along * (2 - along)
+        keep = 1 + lost - one - many * float(every.sum())
+        if state.covariance.ndim == 1:
+            update = one * state.direction**2 + many * (scaled @ (y * y))
+        else:
+            update = one * np.outer(state.direction, state.direction) + many * (y.T * scaled) @ y
+        state.covariance = keep * state.covariance + update  # eq. (47)
+        self._take_roots(state)
+
+    def _take_roots(self, state: CMAState) -> None:
+        """Bring C^(1/2) and C^(−1/2) up to date."""
+        if state.covariance.ndim == 1:
+            state.covariance = np.maximum(state.covariance, THINNEST * state.covariance.max())
+            state.root = np.sqrt(state.covariance)
+            state.inverse_root = 1 / state.root
+            return
+        state.covariance = (state.covariance + state.covariance.T) / 2
+        squares, axes = np.linalg.eigh(state.covariance)
+        least = THINNEST * squares[-1]
+        if squares[0] < least:  # what rounding could make negative
+            squares = np.maximum(squares, least)
+            state.covariance = (axes * squares) @ axes.T
+        lengths = np.sqrt(squares)
+        state.root = (axes * lengths) @ axes.T
+        state.inverse_root = (axes / lengths) @ axes.T
+
+    def _adapt_population(
+        self,
+        state: CMAState,
+        context: Context,
+        constants: Constants,
+        weights: Array,
+        white: Array,
+        block: npt.NDArray[np.int64],
+    ) -> None:
+        """Compare the steps of two halves of the blocks: under pure noise they have nothing in common."""
+        d = white.shape[1]
+        half = block % 2 == 0
+        one = 2 * weights[half] @ white[half]
+        other = 2 * weights[~half] @ white[~half]
+        fresh = context.noisy and context.sample is None
+        wanted = NEAR * (WANTED_FRESH if fresh else WANTED) * Constants(d, _usual_size(d)).mass
+        state.agreement = FORGET * state.agreement + (1 - FORGET) * float(one @ other) * constants.mass / wanted
+        urge = _urge(state)
+        state.blocks *= exp((GROWTH if urge > 0 else DECLINE) * urge)
+        most = max(2.0 * _usual_size(d), CROWD * context.nfev) / _block_size(d)
+        state.blocks = min(max(state.blocks, 2.0), max(most, 2.0))
+
+    def _keep_lowest(self, state: CMAState, points: Array, values: Array) -> None:
+        """Stand at the lowest point seen."""
+        scores = np.where(np.isfinite(values), values, np.inf)
+        first = int(np.argmin(scores))
+        if scores[first] < state.lowest:
+            state.lowest = float(scores[first])
+            state.x = points[first].copy()
+
+    def _told(self, state: CMAState, offer: Array | None, completed: int) -> Step:
+        candidates = {"last mean": state.mean, "start point": state.origin}
+        if state.lowest < np.inf:
+            candidates = {"lowest point seen": state.x, **candidates}
+        elif state.weight:
+            candidates = {"mean of the last third": state.average, **candidates}
+        return state.step(offer, completed, remarks={"settings": self._remark(state)}, candidates=candidates)
+
+    def _remark(self, state: CMAState) -> str:
+        if state.phase != "search":
+            return "cma was still looking for its first step size."
+        return (
+            f"cma did {state.nit} generations, the last of about {self._size(state)} points with a standard deviation "
+            f"of {_spread(state):.3g} units."
+        )
+
+
+def shared(weights: Array, scores: Array) -> Array:
+    """Return the weight of each point, the lowest score first; equal scores share theirs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from goldstein.methods.cma import shared
+    >>> shared(np.array([0.6, 0.3, 0.1, 0.0]), np.array([5.0, 1.0, 1.0, 7.0]))
+    array([0.1 , 0.45, 0.45, 0.  ])
+    """
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    sums = np.add.reduceat(weights, np.cumsum(counts) - counts)
+    return np.asarray((sums / counts)[place])
+
+
+def centred(scores: Array, block: npt.NDArray[np.int64]) -> Array:
+    """Subtract from each score the mean of the finite ones of its block; the values of a flat block become 0."""
+    out = scores.copy()
+    for number in range(int(block[-1]) + 1):
+        inside = block == number
+        fine = inside & np.isfinite(scores)
+        if fine.any():
+            with np.errstate(over="ignore", invalid="ignore"):
+                from_first = scores[fine] - scores[fine][0]
+                out[fine] = np.nan_to_num(from_first - from_first.mean(), nan=np.inf)
+    return out
+
+
+def _urge(state: CMAState) -> float:
+    """Return how much the population wants to grow: 1 where noise decides, −1 where the halves agree."""
+    return min(max(1 - state.agreement, -1.0), 1.0)
+
+
+def _spread(state: CMAState) -> float:
+    """Return the standard deviation of the points, in units, as the root mean square over the coordinates."""
+    return state.sigma * float(np.sqrt(_variances(state).mean()))
+
+
+def _variances(state: CMAState) -> Array:
+    """Return the diagonal of C."""
+    return state.covariance if state.covariance.ndim == 1 else np.diagonal(state.covariance)
+
+
+def _usual_size(d: int) -> int:
+    return 4 + int(3 * log(d))  # λ₀, eq. (48)
+
+
+def _block_size(d: int) -> int:
+    return ceil(_usual_size(d) / 2)
+
+
+def _blocks(size: int, d: int) -> npt.NDArray[np.int64]:
+    """Return the number of the block of each point: at least two blocks, of about equal size."""
+    count = max(2, round(size / _block_size(d)))
+    return np.arange(size) * count // size
+
+
+def _times(root: Array, rows: Array) -> Array:
+    """Multiply each row by a symmetric matrix, or by a diagonal one."""
+    return rows * root if root.ndim == 1 else rows @ root

@@ -1,0 +1,186 @@
+"""The ladder: how far around x0 a search by samples should look at first.
+
+Levels σ = 3^k, in units, all with the same antithetic z and the same ξ: what differs between two levels is σ alone. The
+ladder starts below the unit and goes up only while its top level is the best by more than chance, so that no query
+lies farther away than it must.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from goldstein.methods.method import Context
+from goldstein.oracle import Array, Query
+from goldstein.projection import Box
+from goldstein.state import State
+
+FACTOR = 3.0  # ratio of neighbouring levels
+DEEPEST = -8  # the lowest level of all is 3⁻⁸ units
+HIGHEST = 4  # and the highest 81 units
+IN_A_BOX = -1  # one level lower all of them in a box, whose width is the unit; and none above a third of it
+SHARE = 0.08  # of the budget
+LEAST_PAIRS = 3  # fewer pairs of points on a level tell nothing
+MOST_PAIRS = 200  # and more of them nothing new
+CONFIDENCE = 0.975  # one-sided: of the paired comparisons of two levels
+LOW = 0.15  # under fresh noise a level is judged by this quantile
+REPLICATES = 5  # so many of the smallest levels show noise alone
+LARGEST = 1e12  # σ in units: beyond that a function has no minimum that could be found
+SPREAD = 2.0  # a level stands out from noise when its interquartile range is so many times that of noise
+
+
+@dataclass
+class Ladder(State):
+    """The levels asked for so far.
+
+    Attributes
+    ----------
+    lowest, top, highest, usual : int
+        Exponents: of the lowest level, the highest one so far, the highest allowed, and the one to take in doubt.
+    pairs : int
+        Antithetic pairs on each level.
+    scoring : str
+        "ranks" (no noise: nothing but the order of the values counts), "replayed" or "fresh".
+    z : ndarray, shape (pairs, d), or None
+        The common directions; None until the first levels were asked for.
+    samples : ndarray, shape (pairs,), or None
+        The common ξ.
+    values : ndarray, shape (levels, 2, pairs), or None
+        What came back, from the lowest level upwards.
+    """
+
+    lowest: int
+    top: int
+    highest: int
+    usual: int
+    pairs: int
+    scoring: str
+    z: Array | None = None
+    samples: Any = None
+    values: Array | None = None
+
+    @classmethod
+    def plan(cls, context: Context, budget: int | None) -> Ladder:
+        """Return a ladder that spends about 8 % of the budget; `pairs` is 0 when that is too little for one."""
+        boxed = False
+        if isinstance(context.project, Box):
+            boxed = bool(np.isfinite(widths(context.project)).all())
+        lowest = DEEPEST + IN_A_BOX if boxed else DEEPEST
+        highest = -1 if boxed else HIGHEST
+        usual = -1 + IN_A_BOX if boxed else -1
+        levels = highest - lowest + 1
+        pairs = LEAST_PAIRS
+        if budget is not None:
+            pairs = min(int(SHARE * budget / (2 * levels)), MOST_PAIRS)
+        if pairs < LEAST_PAIRS and budget is not None:
+            least = 2 * LEAST_PAIRS * (-lowest)  # without going up
+            pairs = LEAST_PAIRS if least <= 2 * SHARE * budget else 0
+        scoring = "ranks"
+        if context.noisy:
+            scoring = "fresh" if context.sample is None else "replayed"
+        return cls(lowest, -1, highest, usual, pairs, scoring)
+
+    @property
+    def limit(self) -> float:
+        """The largest σ that any level has, in units."""
+        return FACTOR**self.highest
+
+    @property
+    def widest(self) -> float:
+        """The largest σ that makes sense in any coordinate, in units: a third of a box."""
+        return self.limit if self.highest < 0 else LARGEST
+
+    @property
+    def default(self) -> float:
+        """The σ to take when nothing is known, in units."""
+        return FACTOR**self.usual
+
+    def ask(self, x: Array, unit: Array, context: Context) -> Query:
+        """Return the levels up to the top one that were not asked for yet; all points lie in the allowed set."""
+        z = self.z
+        samples = self.samples
+        if z is None:
+            z = context.rng.normal(size=(self.pairs, x.size))
+            samples = None if context.sample is None else context.sample(context.rng, self.pairs)
+        asked = 0 if self.values is None else len(self.values)
+        sigmas = FACTOR ** np.arange(self.lowest + asked, self.top + 1.0)
+        both = np.stack([z, -z])
+        points = (x + unit * sigmas[:, None, None, None] * both).reshape(-1, x.size)
+        if context.project is not None:
+            points = np.stack([context.project(point) for point in points])
+        repeated = None if samples is None else np.concatenate([samples] * (2 * len(sigmas)))
+        return Query(points, repeated, memory=(z, samples))
+
+    def tell(self, query: Query, values: Array) -> float | None:
+        """Take the answer; return σ in units, or None when the ladder goes on upwards."""
+        self.z, self.samples = query.memory
+        new = np.where(np.isfinite(values), values, np.nan).reshape(-1, 2, self.pairs)
+        self.values = new if self.values is None else np.concatenate([self.values, new])
+        if np.isnan(self.values).all():
+            return self.default
+        with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
+            if self.scoring == "fresh":
+                return self._judge_fresh(_failures_last(self.values))
+            if self.scoring == "ranks":
+                return self._judge_paired(_ranks(_failures_last(self.values)))
+            return self._judge_paired(_failures_last(self.values))
+
+    def _judge_paired(self, values: Array) -> float | None:
+        """Compare levels by the lower value of each pair, pair by pair; the usual level wins in doubt."""
+        scores = values.min(axis=1)
+        best = int(np.argmin(scores.mean(axis=1)))
+        top = len(scores) - 1
+        if best == top and self.top < self.highest and _clearly_lower(scores[top], scores[top - 1]):
+            self.top += 1
+            return None
+        usual = self.usual - self.lowest
+        chosen = best if _clearly_lower(scores[best], scores[usual]) else usual
+        return float(FACTOR ** (self.lowest + chosen))
+
+    def _judge_fresh(self, values: Array) -> float | None:
+        """Compare levels by a low quantile and by their spread; the smallest levels are replicates of x0."""
+        every = values.reshape(len(values), -1)
+        low = np.quantile(every, LOW, axis=1)
+        spread = np.quantile(every, 0.75, axis=1) - np.quantile(every, 0.25, axis=1)
+        small = low[:REPLICATES]
+        deviation = 1.48 * float(np.median(np.abs(small - np.median(small))))
+        error = max(deviation, 0.5 * float(small.std(ddof=1)))
+        stands_out = spread > SPREAD * np.median(spread[:REPLICATES])
+        top = len(low) - 1
+        best = low[top] <= low[:top].min() - stdtrit(REPLICATES - 1, CONFIDENCE) * error
+        if self.top < self.highest and (best or not stands_out[top]):
+            self.top += 1
+            return None
+        chosen = int(np.flatnonzero(low <= low.min() + 2 * error)[-1])
+        hidden = np.flatnonzero(~stands_out)  # levels on which noise is all that is seen
+        if hidden.size and hidden[-1] < top:
+            chosen = max(chosen, int(hidden[-1]))
+        return float(FACTOR ** (self.lowest + chosen))
+
+
+def widths(box: Box) -> Array:
+    """Return the sides of a box; infinite where it has none."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.subtract(box.upper, box.lower), dtype=float)
+
+
+def _failures_last(values: Array) -> Array:
+    """Return the values with what failed as high as the highest."""
+    return np.where(np.isnan(values), np.nanmax(values), values)
+
+
+def _ranks(values: Array) -> Array:
+    """Return the rank of each value among all, the mean of ranks for equal ones."""
+    ordered = np.sort(values, axis=None)
+    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")) / 2.0
+
+
+def _clearly_lower(one: Array, other: Array) -> bool:
+    """Whether the mean of paired scores is lower by the t-quantile of its standard error."""
+    difference = one - other
+    n = difference.size
+    error = stdtrit(n - 1, CONFIDENCE) * difference.std(ddof=1) / np.sqrt(n)
+    return bool(difference.mean() < -error)
