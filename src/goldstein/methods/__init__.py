@@ -1,6 +1,7 @@
 """The methods, one file each; `METHODS` holds them by the name that `minimize` takes."""
 
 from goldstein.methods.auto import Auto
+from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
@@ -13,6 +14,7 @@ from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart
 
 __all__ = [
+    "BFGS",
     "GFM",
     "INGD",
     "METHODS",

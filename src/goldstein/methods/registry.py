@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from goldstein.methods.auto import Auto
+from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
@@ -93,3 +94,4 @@ register(PSINGD)
 register(INGD)
 register(PINGD)
 register(CuttingPlane)
+register(BFGS)

@@ -1,0 +1,495 @@
+"""BFGS for functions without noise that need not be smooth, on differences of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein import arguments
+from goldstein.counting import SHORT_VALUES
+from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step, any_iterate
+from goldstein.methods.quasi_newton import InverseHessian, LimitedInverse, WholeInverse
+from goldstein.norms import HUGE, norm
+from goldstein.oracle import DOUBLE, SINGLE, Array, Query
+from goldstein.oracle.tally import evidence
+from goldstein.projection import Box
+from goldstein.state import State
+
+DESCENT, CURVATURE = 1e-4, 0.5  # c1 and c2 of the weak Wolfe conditions
+TRIALS = 40  # of one line search, at most
+FIRST = 0.1  # length of the first step, in radii
+DIFFERENCE = 1e-6  # step of a difference, in lengths of the last step over √d
+ALONG = 1e-4  # the same along a line
+LOST = 1e4  # a difference stands out so many times from the rounding errors of its values
+GRAIN = 10.0  # and its step so many times from those of x
+AGREES = 0.1  # share of the decrease predicted that s·y must reach
+RETAKES = 2  # of a gradient that does not agree with its line search
+CLOSER = 1 / 30  # step of the differences of a gradient that is taken again
+BESIDE = 1e-3  # how far beside the point a gradient is taken after a failed search, in lengths of the last step
+SHORTER, SHORTENED = 0.1, 4  # a fresh search that fails is made shorter by this factor, so many times
+HOPS = 4.0  # decades of the radius within which hops go
+RETRIES = 4  # for a value that failed
+FLATTER = 100.0  # factor between steps of differences that are all exactly 0
+MOST_NUMBERS = 2**22  # in one query, and in a whole inverse Hessian
+PAIRS = 30  # of the limited-memory form
+
+
+@dataclass
+class Differences(State):
+    """A gradient in the making.
+
+    Attributes
+    ----------
+    base, value : ndarray of shape (d,), float
+        Where it is taken, and f there; NaN until that is known.
+    steps, slopes : ndarray, shape (d,)
+        h with its signs, 0 where there is none to take; and what is known of the gradient, NaN where nothing is.
+    size : float
+        |h_j|, as far as bounds allow.
+    tries : int
+        Rounds in which a value failed.
+    """
+
+    base: Array
+    value: float
+    steps: Array
+    slopes: Array
+    size: float
+    tries: int = 0
+
+
+@dataclass
+class LineSearch(State):
+    """A bisection for the weak Wolfe conditions.
+
+    Attributes
+    ----------
+    direction : ndarray, shape (d,)
+        p.
+    slope : float
+        g·p.
+    t, low, high : float
+        The trial, and between which t it lies.
+    trials : int
+        How many there were.
+    reached, reached_value
+        The point at `low` and f there; None at the start.
+    """
+
+    direction: Array
+    slope: float
+    t: float = 1.0
+    low: float = 0.0
+    high: float = np.inf
+    trials: int = 0
+    reached: Array | None = None
+    reached_value: float = np.nan
+
+
+@dataclass
+class BFGSState(MethodState):
+    """State of BFGS; `x` is the lowest point seen and `value` is f there.
+
+    Attributes
+    ----------
+    point, fun : ndarray of shape (d,), float
+        The iterate x_k and f(x_k).
+    phase : str
+        What is asked next: "value" f(x_k), "gradient" differences, "search" a trial of the line search; "done" when
+        there is nothing to move.
+    differences, search : State or None
+        What is under way.
+    inverse : WholeInverse or LimitedInverse
+        H.
+    gradient : ndarray, shape (d,), or None
+        The gradient of the last line search.
+    move, due : ndarray or None, float
+        The step s whose curvature is to be learnt with the next gradient, and how large s·y must be.
+    length : float
+        ‖s‖ of the last step, which differences and new beginnings are made by.
+    retakes, failures, tries : int
+        Gradients taken again, line searches that failed in a row, values that failed in a row.
+    single, double : int
+        Values that tell something about their precision.
+    """
+
+    point: Array = None  # type: ignore[assignment]
+    fun: float = np.nan
+    phase: str = "value"
+    differences: Differences | None = None
+    search: LineSearch | None = None
+    inverse: InverseHessian = field(default_factory=WholeInverse)
+    gradient: Array | None = None
+    move: Array | None = None
+    due: float = 0.0
+    length: float = 1.0
+    retakes: int = 0
+    failures: int = 0
+    tries: int = 0
+    single: int = 0
+    double: int = 0
+
+    @property
+    def roundoff(self) -> float:
+        """Relative rounding error of the values, as they show."""
+        return SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
+
+
+@dataclass(frozen=True)
+class BFGS(Method):
+    """BFGS with a weak-Wolfe line search on differences of values, for functions without noise.
+
+    ::
+
+        1   H = (0.1 r/‖g‖) I, g = differences at x
+        2   repeat
+        3       p = −H g;  t = 1, between 0 and ∞
+        4       repeat                                                          # Lewis and Overton, Algorithm 2.6
+        5           if f(x + tp) > f(x) + 1e-4 t g·p: t becomes the upper end
+        6           else if (f(x + (t+e)p) − f(x + tp))/e < 0.5 g·p: t becomes the lower end
+        7           else leave
+        8           t = the middle, or twice the lower end while there is no upper one
+        9       s = tp;  x = x + s;  g⁺ = differences at x;  y = g⁺ − g;  g = g⁺
+        10      if s·y ≥ 0.1 t |g·p|: H = (I − ρ s yᵀ) H (I − ρ y sᵀ) + ρ s sᵀ, ρ = 1/s·y       # Nocedal, eq. 6.17
+        11      if the line search failed: g again, beside x; then H = (‖s‖/‖g‖) I, shorter and shorter; then a hop,
+                x = lowest point + r 10^U(−4, 0) N(0, I)/√d
+
+    On nonsmooth functions the eigenvalues of H that belong to kinks go to zero, which is what makes BFGS fast there: it
+    learns along which directions f has to stay on its ridge (Lewis and Overton). A gradient costs d values in one
+    query, the slope at a trial (line 6) only one more value, not d. The answer is the lowest point seen.
+
+    Parameters
+    ----------
+    radius : float
+        r, how far from x0 the function stops looking linear; the first step has a tenth of it.
+    memory : int, optional
+        Pairs (s, y) that stand for H; None: the whole matrix up to d = 2048, and 30 pairs beyond.
+
+    Notes
+    -----
+    A difference has the step h = max(10⁻⁶ ‖s‖/√d, 10⁴ u |f| √d/‖g‖, 10 u ‖x‖) with a random sign, u the rounding error
+    of the values as they show it. Where s·y is too small for line 10, a difference has met a kink: the gradient is
+    taken again beside x with a thirtieth of h, twice at most.
+
+    In a box (`bounds`) the line search follows the projection of x + tp, variables that the gradient presses against a
+    bound are held there, and differences choose their signs so that no value is asked outside. Other sets are refused.
+
+    A trial that fails counts as no descent; a difference that fails is asked again on the other side or nearer.
+
+    References
+    ----------
+    Lewis, Overton (2013). Nonsmooth optimization via quasi-Newton methods. Mathematical Programming 141.
+
+    Nocedal, Wright (2006). Numerical optimization, second edition. Springer.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> res = gs.minimize(lambda x: abs(x - 1).sum(), np.arange(5.0), gs.BFGS(radius=1.0), max_evals=2000, rng=0)
+    >>> bool(res.fun < 1e-9)
+    True
+    """
+
+    radius: float
+    memory: int | None = None
+    name: ClassVar[str] = "bfgs"
+
+    def __post_init__(self) -> None:
+        arguments.keep(
+            self,
+            radius=arguments.positive("radius", self.radius),
+            memory=arguments.optional_count("memory", self.memory),
+        )
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(exact=True, random_stop=any_iterate)
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> BFGS:
+        return cls(**{"radius": 2 * scale.radius, **given})
+
+    def init(self, x: Array, context: Context) -> BFGSState:
+        if not (context.project is None or isinstance(context.project, Box)):
+            kind = type(context.project).__name__.lstrip("_")
+            raise ValueError(f"{self.name} takes bounds but no other set, got a projection of type {kind}; use gfm.")
+        return BFGSState(x, point=x, inverse=self._inverse(x.size), length=FIRST * self.radius)
+
+    def _inverse(self, d: int) -> InverseHessian:
+        if self.memory is not None:
+            return LimitedInverse(self.memory)
+        return WholeInverse() if d * d <= MOST_NUMBERS else LimitedInverse(PAIRS)
+
+    def ask(self, state: BFGSState, context: Context, limit: int | None) -> Query | None:
+        most = np.inf if limit is None else limit
+        if state.phase == "value" and most >= 1:
+            return Query(state.point[None])
+        if state.phase == "gradient" and most >= 1:
+            return self._ask_differences(state, most)
+        if state.phase == "search" and most >= 2:
+            return self._ask_trial(state, context)
+        return None
+
+    def _ask_differences(self, state: BFGSState, most: float) -> Query:
+        """Ask for what is still unknown of a gradient: one row for each coordinate, the base first if it is unknown."""
+        taken = state.differences
+        assert taken is not None
+        d = taken.base.size
+        coordinates = np.flatnonzero(np.isnan(taken.slopes))
+        if np.isnan(taken.value):
+            coordinates = np.concatenate([[-1], coordinates])
+        coordinates = coordinates[: int(min(most, max(2, MOST_NUMBERS // d)))]
+        points = np.tile(taken.base, (coordinates.size, 1))
+        for row, j in enumerate(coordinates):
+            if j >= 0:
+                points[row, j] += taken.steps[j]
+        return Query(points, memory=coordinates)
+
+    def _ask_trial(self, state: BFGSState, context: Context) -> Query:
+        """Ask for f at t and a little farther along the line (lines 5 and 6)."""
+        search = state.search
+        assert search is not None
+        u = state.roundoff
+        lost = max(LOST * u * abs(state.fun) / -search.slope, GRAIN * u * norm(state.point) / norm(search.direction))
+        ends = [search.t, search.t + max(ALONG * search.t, lost)]
+        points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
+        return Query(np.stack(points), memory=ends)
+
+    def tell(self, state: BFGSState, context: Context, query: Query, values: Array) -> Step:
+        values = np.where(np.abs(values) < HUGE, values, np.nan)
+        self._look(state, query, values)
+        completed = 0
+        if state.phase == "value":
+            completed = self._take_value(state, context, float(values[0]))
+        elif state.phase == "gradient":
+            completed = self._take_differences(state, context, query, values)
+        else:
+            completed = self._take_trial(state, context, query, values)
+        state.nit += completed
+        return state.step(state.x if completed else None, completed, notices=self._notices(state))
+
+    def _look(self, state: BFGSState, query: Query, values: Array) -> None:
+        """Keep the lowest point seen; learn how precise the values are."""
+        finite = values[np.isfinite(values)]
+        if not finite.size:
+            return
+        if not state.double:
+            single, double = evidence(finite)
+            state.single += single
+            state.double += double
+        lowest = int(np.nanargmin(values))
+        if not values[lowest] >= state.value:
+            state.x = query.points[lowest].copy()
+            state.value = float(values[lowest])
+
+    def _notices(self, state: BFGSState) -> Mapping[str, str] | None:
+        return None
+
+    def _take_value(self, state: BFGSState, context: Context, value: float) -> int:
+        if np.isnan(value):
+            state.tries += 1
+            return self._hop(state, context) if state.tries >= RETRIES else 0
+        state.tries = 0
+        state.fun = value
+        if not self._free(state, context).any():
+            state.phase = "done"
+            return 1
+        self._measure(state, context, state.point, value)
+        return 0
+
+    def _free(self, state: BFGSState, context: Context) -> Any:
+        """Return which variables are not fixed by their bounds."""
+        lower, upper = self._bounds(state, context)
+        return lower < upper
+
+    def _bounds(self, state: BFGSState, context: Context) -> tuple[Array, Array]:
+        d = state.point.size
+        if not isinstance(context.project, Box):
+            return np.full(d, -np.inf), np.full(d, np.inf)
+        box = context.project
+        return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
+
+    def _measure(
+        self, state: BFGSState, context: Context, base: Array, value: float = np.nan, size: float | None = None
+    ) -> None:
+        """Begin a gradient at `base` with differences of the size given, or by the last step and rounding."""
+        if size is None:
+            size = self._size(state)
+        lower, upper = self._bounds(state, context)
+        sign = np.where(context.rng.random(base.size) < 0.5, -1.0, 1.0)
+        steps = _inside(base, sign * size, lower, upper)
+        slopes = np.where(lower < upper, np.nan, 0.0)
+        state.differences = Differences(base, value, steps, slopes, size)
+        state.phase = "gradient"
+
+    def _size(self, state: BFGSState) -> float:
+        """Return the step of a difference: small beside the last step, but not lost in rounding."""
+        u = state.roundoff
+        d = state.point.size
+        steep = norm(state.gradient) if state.gradient is not None else 0.0
+        lost = LOST * u * abs(state.fun) * np.sqrt(d) / steep if steep else 0.0
+        size = max(DIFFERENCE * state.length / np.sqrt(d), GRAIN * u * norm(state.point))
+        return float(max(size, min(lost, FIRST * self.radius)))
+
+    def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
+        taken = state.differences
+        assert taken is not None
+        coordinates = query.memory
+        if coordinates[0] < 0:
+            taken.value = float(values[0])
+            coordinates = coordinates[1:]
+            values = values[1:]
+        if not np.isnan(taken.value):
+            with np.errstate(over="ignore"):
+                slopes = (values - taken.value) / taken.steps[coordinates]
+            taken.slopes[coordinates] = np.where(np.abs(slopes) < HUGE, slopes, np.nan)
+        unknown = np.isnan(taken.slopes)
+        if np.isnan(taken.value) or np.isin(coordinates, np.flatnonzero(unknown)).any():
+            taken.tries += 1
+            if taken.tries >= RETRIES:
+                if np.isnan(taken.value) or unknown.all():
+                    return self._hop(state, context)
+                taken.slopes[coordinates] = np.where(unknown[coordinates], 0.0, taken.slopes[coordinates])
+            else:
+                lower, upper = self._bounds(state, context)
+                shrink = 1.0 if taken.tries == 1 else 0.1
+                others = _inside(taken.base, -shrink * taken.steps, lower, upper)
+                taken.steps = np.where(unknown, others, taken.steps)
+        if np.isnan(taken.value) or np.isnan(taken.slopes).any():
+            return 0
+        return self._take_gradient(state, context, taken)
+
+    def _take_gradient(self, state: BFGSState, context: Context, taken: Differences) -> int:
+        g = taken.slopes
+        steep = norm(g)
+        if steep == 0:
+            if taken.size * FLATTER > self.radius:
+                return self._hop(state, context)
+            self._measure(state, context, state.point, state.fun, taken.size * FLATTER)
+            return 0
+        lost = LOST * state.roundoff * abs(state.fun) * np.sqrt(g.size) / steep
+        if lost > 100 * taken.size and taken.size < FIRST * self.radius and state.retakes < RETAKES:
+            state.retakes += 1
+            self._measure(state, context, state.point, state.fun, float(min(lost, FIRST * self.radius)))
+            return 0
+        if state.move is not None:
+            assert state.gradient is not None
+            y = np.where(state.move == 0, 0.0, g - state.gradient)
+            if float(state.move @ y) >= state.due:
+                state.inverse.learn(state.move, y)  # line 10
+            elif state.retakes < RETAKES:
+                state.retakes += 1
+                beside = taken.size * context.rng.standard_normal(g.size)
+                base = context.projected(state.point + beside, 0.0)
+                self._measure(state, context, base, size=self._least(state, CLOSER * taken.size))
+                return 0
+            state.move = None
+        state.retakes = 0
+        state.gradient = g
+        state.norm = steep
+        if state.inverse.fresh:
+            state.inverse.forget(state.length / steep)
+        return self._begin_search(state, context)
+
+    def _least(self, state: BFGSState, size: float) -> float:
+        return max(size, GRAIN * state.roundoff * norm(state.point))
+
+    def _begin_search(self, state: BFGSState, context: Context) -> int:
+        g = state.gradient
+        assert g is not None
+        lower, upper = self._bounds(state, context)
+        at_lower = state.point <= lower
+        at_upper = state.point >= upper
+        held = (at_lower & (g >= 0)) | (at_upper & (g <= 0))
+        p = -np.where(held, 0.0, state.inverse.times(np.where(held, 0.0, g)))  # line 3
+        p = np.where((at_lower & (p < 0)) | (at_upper & (p > 0)), 0.0, p)  # would leave the box at once
+        slope = float(g @ p)
+        if not (slope < 0 and np.isfinite(p).all()):
+            return self._fail(state, context)
+        state.search = LineSearch(p, slope)
+        state.differences = None
+        state.phase = "search"
+        return 0
+
+    def _take_trial(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
+        search = state.search
+        assert search is not None
+        search.trials += 1
+        t, beyond = query.memory
+        value, ahead = float(values[0]), float(values[1])
+        if not value <= state.fun + DESCENT * t * search.slope:  # line 5; a value that failed is no descent
+            search.high = t
+        else:
+            search.low = t
+            search.reached = query.points[0].copy()
+            search.reached_value = value
+            if not (ahead - value) / (beyond - t) < CURVATURE * search.slope:  # line 6
+                return self._accept(state, context)
+        if search.trials >= TRIALS:
+            return self._accept(state, context) if search.reached is not None else self._fail(state, context)
+        search.t = 2 * search.low if search.high == np.inf else (search.low + search.high) / 2  # line 8
+        return 0
+
+    def _accept(self, state: BFGSState, context: Context) -> int:
+        """Go to the point that the line search has reached (line 9)."""
+        search = state.search
+        assert search is not None
+        assert search.reached is not None
+        state.move = search.reached - state.point
+        state.due = AGREES * search.low * -search.slope
+        state.size = search.low
+        state.length = norm(state.move)
+        state.point = search.reached
+        state.fun = search.reached_value
+        state.failures = 0
+        state.search = None
+        self._measure(state, context, state.point, state.fun)
+        return 1
+
+    def _fail(self, state: BFGSState, context: Context) -> int:
+        """Do what a failed line search asks for (line 11)."""
+        state.failures += 1
+        state.search = None
+        state.move = None
+        if state.failures > 1 + SHORTENED:
+            return self._hop(state, context)
+        if state.failures > 1:
+            if state.inverse.fresh:
+                state.length *= SHORTER
+            state.inverse.forget(state.length)  # scaled by the gradient to come
+        beside = BESIDE * state.length / np.sqrt(state.point.size)
+        base = context.projected(state.point + beside * context.rng.standard_normal(state.point.size), 0.0)
+        self._measure(state, context, base)
+        return 0
+
+    def _hop(self, state: BFGSState, context: Context) -> int:
+        """Begin anew at a random point around the lowest one; that ends an iteration too."""
+        d = state.point.size
+        far = self.radius * 10 ** (-HOPS * context.rng.random())
+        state.point = context.projected(state.x + far * context.rng.standard_normal(d) / np.sqrt(d), 0.0)
+        state.phase = "value"
+        state.differences = None
+        state.search = None
+        state.gradient = None
+        state.move = None
+        state.length = FIRST * far
+        state.inverse.forget(state.length)
+        state.failures = 0
+        state.retakes = 0
+        state.tries = 0
+        return 1
+
+
+def _inside(base: Array, steps: Array, lower: Array, upper: Array) -> Array:
+    """Return the steps, on the other side where they would leave the box, cut where neither side has room."""
+    ahead = base + steps
+    outside = (ahead < lower) | (ahead > upper)
+    steps = np.where(outside, -steps, steps)
+    ahead = base + steps
+    outside = (ahead < lower) | (ahead > upper)
+    farther = np.where(upper - base >= base - lower, upper, lower)
+    ahead = np.where(outside, farther, ahead)
+    return ahead - base  # what is really added, after rounding
