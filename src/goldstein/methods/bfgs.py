@@ -32,6 +32,7 @@ BESIDE = 1e-3  # how far beside the point a gradient is taken after a failed sea
 SHORTER, SHORTENED = 0.1, 4  # a fresh search that fails is made shorter by this factor, so many times
 HOPS = 4.0  # decades of the radius within which hops go
 RETRIES = 4  # for a value that failed
+MUCH = 100.0  # a gradient is taken again if its differences should have been so much longer
 FLATTER = 100.0  # factor between steps of differences that are all exactly 0
 MOST_NUMBERS = 2**22  # in one query, and in a whole inverse Hessian
 PAIRS = 30  # of the limited-memory form
@@ -49,8 +50,8 @@ class Differences(State):
         h with its signs, 0 where there is none to take; and what is known of the gradient, NaN where nothing is.
     size : float
         |h_j|, as far as bounds allow.
-    tries : int
-        Rounds in which a value failed.
+    tries : ndarray, shape (d,)
+        How often the value of each coordinate failed.
     """
 
     base: Array
@@ -58,7 +59,7 @@ class Differences(State):
     steps: Array
     slopes: Array
     size: float
-    tries: int = 0
+    tries: Array
 
 
 @dataclass
@@ -114,6 +115,8 @@ class BFGSState(MethodState):
         Gradients taken again, line searches that failed in a row, values that failed in a row.
     single, double : int
         Values that tell something about their precision.
+    notices : dict
+        What is wrong with the function, in words.
     """
 
     point: Array = None  # type: ignore[assignment]
@@ -131,6 +134,7 @@ class BFGSState(MethodState):
     tries: int = 0
     single: int = 0
     double: int = 0
+    notices: dict[str, str] = field(default_factory=dict)
 
     @property
     def roundoff(self) -> float:
@@ -243,9 +247,8 @@ class BFGS(Method):
             coordinates = np.concatenate([[-1], coordinates])
         coordinates = coordinates[: int(min(most, max(2, MOST_NUMBERS // d)))]
         points = np.tile(taken.base, (coordinates.size, 1))
-        for row, j in enumerate(coordinates):
-            if j >= 0:
-                points[row, j] += taken.steps[j]
+        rows = np.flatnonzero(coordinates >= 0)
+        points[rows, coordinates[rows]] += taken.steps[coordinates[rows]]
         return Query(points, memory=coordinates)
 
     def _ask_trial(self, state: BFGSState, context: Context) -> Query:
@@ -253,7 +256,7 @@ class BFGS(Method):
         search = state.search
         assert search is not None
         u = state.roundoff
-        lost = max(LOST * u * abs(state.fun) / -search.slope, GRAIN * u * norm(state.point) / norm(search.direction))
+        lost = max(LOST * u * abs(state.fun) / -search.slope, self._grain(state) / norm(search.direction))
         ends = [search.t, search.t + max(ALONG * search.t, lost)]
         points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
         return Query(np.stack(points), memory=ends)
@@ -269,7 +272,7 @@ class BFGS(Method):
         else:
             completed = self._take_trial(state, context, query, values)
         state.nit += completed
-        return state.step(state.x if completed else None, completed, notices=self._notices(state))
+        return state.step(state.x if completed else None, completed, notices=dict(state.notices))
 
     def _look(self, state: BFGSState, query: Query, values: Array) -> None:
         """Keep the lowest point seen; learn how precise the values are."""
@@ -284,9 +287,6 @@ class BFGS(Method):
         if not values[lowest] >= state.value:
             state.x = query.points[lowest].copy()
             state.value = float(values[lowest])
-
-    def _notices(self, state: BFGSState) -> Mapping[str, str] | None:
-        return None
 
     def _take_value(self, state: BFGSState, context: Context, value: float) -> int:
         if np.isnan(value):
@@ -322,17 +322,15 @@ class BFGS(Method):
         sign = np.where(context.rng.random(base.size) < 0.5, -1.0, 1.0)
         steps = _inside(base, sign * size, lower, upper)
         slopes = np.where(lower < upper, np.nan, 0.0)
-        state.differences = Differences(base, value, steps, slopes, size)
+        state.differences = Differences(base, value, steps, slopes, size, np.zeros(base.size))
         state.phase = "gradient"
 
     def _size(self, state: BFGSState) -> float:
         """Return the step of a difference: small beside the last step, but not lost in rounding."""
-        u = state.roundoff
-        d = state.point.size
-        steep = norm(state.gradient) if state.gradient is not None else 0.0
-        lost = LOST * u * abs(state.fun) * np.sqrt(d) / steep if steep else 0.0
-        size = max(DIFFERENCE * state.length / np.sqrt(d), GRAIN * u * norm(state.point))
-        return float(max(size, min(lost, FIRST * self.radius)))
+        size = max(DIFFERENCE * state.length / np.sqrt(state.point.size), self._grain(state))
+        if state.gradient is None:
+            return float(size)
+        return float(max(size, min(self._lost(state, norm(state.gradient)), FIRST * self.radius)))
 
     def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
         taken = state.differences
@@ -342,60 +340,95 @@ class BFGS(Method):
             taken.value = float(values[0])
             coordinates = coordinates[1:]
             values = values[1:]
-        if not np.isnan(taken.value):
-            with np.errstate(over="ignore"):
-                slopes = (values - taken.value) / taken.steps[coordinates]
-            taken.slopes[coordinates] = np.where(np.abs(slopes) < HUGE, slopes, np.nan)
-        unknown = np.isnan(taken.slopes)
-        if np.isnan(taken.value) or np.isin(coordinates, np.flatnonzero(unknown)).any():
-            taken.tries += 1
-            if taken.tries >= RETRIES:
-                if np.isnan(taken.value) or unknown.all():
-                    return self._hop(state, context)
-                taken.slopes[coordinates] = np.where(unknown[coordinates], 0.0, taken.slopes[coordinates])
-            else:
-                lower, upper = self._bounds(state, context)
-                shrink = 1.0 if taken.tries == 1 else 0.1
-                others = _inside(taken.base, -shrink * taken.steps, lower, upper)
-                taken.steps = np.where(unknown, others, taken.steps)
-        if np.isnan(taken.value) or np.isnan(taken.slopes).any():
+        if np.isnan(taken.value):
+            return self._elsewhere(state, context, taken.size)
+        state.tries = 0
+        with np.errstate(over="ignore"):
+            slopes = (values - taken.value) / taken.steps[coordinates]
+        failed = ~(np.abs(slopes) < HUGE)
+        taken.slopes[coordinates] = np.where(failed, np.nan, slopes)
+        if failed.any():
+            self._try_again(state, context, taken, coordinates[failed])
+        if np.isnan(taken.slopes).any():
             return 0
         return self._take_gradient(state, context, taken)
 
+    def _elsewhere(self, state: BFGSState, context: Context, size: float) -> int:
+        """Take the gradient at another point beside x, since the value at this one failed."""
+        state.tries += 1
+        if state.tries >= RETRIES:
+            return self._hop(state, context)
+        self._measure(state, context, self._beside(state, context, size), size=size)
+        return 0
+
+    def _try_again(self, state: BFGSState, context: Context, taken: Differences, failed: Any) -> None:
+        """Turn the steps of differences that failed round, and make them shorter; give up after a few times."""
+        taken.tries[failed] += 1
+        lower, upper = self._bounds(state, context)
+        shorter = np.where(taken.tries > 1, -SHORTER, -1.0) * taken.steps
+        taken.steps[failed] = _inside(taken.base, shorter, lower, upper)[failed]
+        taken.slopes[failed[taken.tries[failed] >= RETRIES]] = 0.0
+
     def _take_gradient(self, state: BFGSState, context: Context, taken: Differences) -> int:
+        """Learn from a gradient and search along it, or take it again."""
         g = taken.slopes
-        steep = norm(g)
-        if steep == 0:
-            if taken.size * FLATTER > self.radius:
+        again = self._too_small(state, g, taken.size)
+        if again is not None:
+            if again > self.radius:
                 return self._hop(state, context)
-            self._measure(state, context, state.point, state.fun, taken.size * FLATTER)
-            return 0
-        lost = LOST * state.roundoff * abs(state.fun) * np.sqrt(g.size) / steep
-        if lost > 100 * taken.size and taken.size < FIRST * self.radius and state.retakes < RETAKES:
-            state.retakes += 1
-            self._measure(state, context, state.point, state.fun, float(min(lost, FIRST * self.radius)))
+            self._measure(state, context, state.point, state.fun, again)
             return 0
         if state.move is not None:
             assert state.gradient is not None
-            y = np.where(state.move == 0, 0.0, g - state.gradient)
+            y = np.where(state.move == 0, 0.0, g - state.gradient)  # what is held at a bound says nothing
             if float(state.move @ y) >= state.due:
                 state.inverse.learn(state.move, y)  # line 10
             elif state.retakes < RETAKES:
                 state.retakes += 1
-                beside = taken.size * context.rng.standard_normal(g.size)
-                base = context.projected(state.point + beside, 0.0)
-                self._measure(state, context, base, size=self._least(state, CLOSER * taken.size))
+                size = max(CLOSER * taken.size, self._grain(state))
+                self._measure(state, context, self._beside(state, context, taken.size), size=size)
                 return 0
             state.move = None
         state.retakes = 0
         state.gradient = g
-        state.norm = steep
+        state.norm = norm(g)
         if state.inverse.fresh:
-            state.inverse.forget(state.length / steep)
+            state.inverse.forget(state.length / state.norm)  # line 1
         return self._begin_search(state, context)
 
-    def _least(self, state: BFGSState, size: float) -> float:
-        return max(size, GRAIN * state.roundoff * norm(state.point))
+    def _too_small(self, state: BFGSState, g: Array, size: float) -> float | None:
+        """Return the step with which a gradient must be taken again, if differences of this size are lost."""
+        steep = norm(g)
+        if steep == 0:
+            if size * FLATTER > self.radius:
+                state.notices["flat"] = (
+                    f"All differences of steps up to {size:.3g} around a point are exactly 0: F is flat there, or its "
+                    f"slope is lost in its rounding errors (|F| about {abs(state.fun):.2g})."
+                )
+            return size * FLATTER
+        lost = self._lost(state, steep)
+        most = FIRST * self.radius
+        if lost > most and state.nit == 0:
+            state.notices["precision"] = (
+                f"Rounding errors of F (|F| about {abs(state.fun):.2g}) disturb its differences within "
+                f"{most:.3g} of x0: use higher precision, or subtract a constant from F."
+            )
+        if min(lost, most) <= MUCH * size or state.retakes >= RETAKES:
+            return None
+        state.retakes += 1
+        return min(lost, most)
+
+    def _lost(self, state: BFGSState, steep: float) -> float:
+        """Return the step from which on a difference stands out from rounding, where the gradient is so steep."""
+        return float(LOST * state.roundoff * abs(state.fun) * np.sqrt(state.point.size) / steep)
+
+    def _grain(self, state: BFGSState) -> float:
+        """Return the least step that the rounding of x allows."""
+        return GRAIN * state.roundoff * norm(state.point)
+
+    def _beside(self, state: BFGSState, context: Context, size: float) -> Array:
+        """Draw a point beside x, about so far away in each coordinate."""
+        return context.projected(state.point + size * context.rng.standard_normal(state.point.size), 0.0)
 
     def _begin_search(self, state: BFGSState, context: Context) -> int:
         g = state.gradient
@@ -419,7 +452,8 @@ class BFGS(Method):
         assert search is not None
         search.trials += 1
         t, beyond = query.memory
-        value, ahead = float(values[0]), float(values[1])
+        value = float(values[0])
+        ahead = float(values[1])
         if not value <= state.fun + DESCENT * t * search.slope:  # line 5; a value that failed is no descent
             search.high = t
         else:
@@ -428,8 +462,11 @@ class BFGS(Method):
             search.reached_value = value
             if not (ahead - value) / (beyond - t) < CURVATURE * search.slope:  # line 6
                 return self._accept(state, context)
-        if search.trials >= TRIALS:
-            return self._accept(state, context) if search.reached is not None else self._fail(state, context)
+        if search.trials >= TRIALS and search.reached is not None:
+            return self._accept(state, context)
+        unseen = t * -search.slope < state.roundoff * abs(state.fun)  # a descent would be lost in rounding
+        if search.reached is None and (unseen or search.trials >= TRIALS):
+            return self._fail(state, context)
         search.t = 2 * search.low if search.high == np.inf else (search.low + search.high) / 2  # line 8
         return 0
 
@@ -460,9 +497,7 @@ class BFGS(Method):
             if state.inverse.fresh:
                 state.length *= SHORTER
             state.inverse.forget(state.length)  # scaled by the gradient to come
-        beside = BESIDE * state.length / np.sqrt(state.point.size)
-        base = context.projected(state.point + beside * context.rng.standard_normal(state.point.size), 0.0)
-        self._measure(state, context, base)
+        self._measure(state, context, self._beside(state, context, BESIDE * state.length / np.sqrt(state.point.size)))
         return 0
 
     def _hop(self, state: BFGSState, context: Context) -> int:

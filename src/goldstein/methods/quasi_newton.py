@@ -1,7 +1,9 @@
 """Inverse Hessians learnt from steps: a whole matrix, or the last few pairs that would have made it.
 
 Both hold H with H y = s for the last step s and the change y of the gradient along it, and stay positive definite as
-long as s·y > 0. `forget` makes H a multiple of the identity again.
+long as s·y > 0. `forget` makes H a multiple of the identity again, which the first pair scales to its own size. The
+limited form does not scale it again at every pair, as is usual for smooth functions: where f has kinks that leaves
+several times as much (Asl and Overton 2020).
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class WholeInverse(State):
     def learn(self, s: Array, y: Array) -> None:
         """Take in a step s and the change y of the gradient along it, s·y > 0 (Nocedal and Wright 2006, eq. 6.17)."""
         if self.matrix is None:
+            self.scale = first_scale(s, y)
             self.matrix = self.scale * np.eye(s.size)
         Hy = self.matrix @ y
         rho = 1 / float(s @ y)
@@ -104,15 +107,19 @@ class LimitedInverse(State):
 
     def learn(self, s: Array, y: Array) -> None:
         """Take in a step s and the change y of the gradient along it, s·y > 0; the oldest pair goes."""
-        steps = s[None]
-        changes = y[None]
-        if self.steps is not None and self.changes is not None:
-            steps = np.concatenate([self.steps, steps])[-self.most :]
-            changes = np.concatenate([self.changes, changes])[-self.most :]
-        self.steps = steps.copy()
-        self.changes = changes.copy()
-        size = norm(y)
-        self.scale = float(s @ (y / size)) / size  # s·y / y·y (eq. 7.20)
+        if self.steps is None or self.changes is None:
+            self.scale = first_scale(s, y)
+            self.steps = s[None].copy()
+            self.changes = y[None].copy()
+        else:
+            self.steps = np.concatenate([self.steps, s[None]])[-self.most :]
+            self.changes = np.concatenate([self.changes, y[None]])[-self.most :]
+
+
+def first_scale(s: Array, y: Array) -> float:
+    """Return s·y / y·y, the size of H along y (Nocedal and Wright 2006, eq. 6.20)."""
+    size = norm(y)
+    return float(s @ (y / size)) / size
 
 
 InverseHessian = WholeInverse | LimitedInverse
