@@ -38,6 +38,8 @@ OBJECTS = {
     "SINGD": gs.SINGD(0.5, p=20.0, q=20.0),
     "PSINGD": gs.PSINGD(0.5, p=20.0, q=20.0),
     "O2NC": gs.O2NC(0.5, 5),
+    "BFGS": gs.BFGS(0.5),
+    "BFGS limited": gs.BFGS(0.5, memory=3),
 }
 CERTIFYING = ("INGD", "PINGD", "CuttingPlane", "WS-INGD")
 EVERY = [*METHODS, *OBJECTS]
