@@ -23,8 +23,8 @@ TRIALS = 40  # of one line search, at most
 FIRST = 0.1  # length of the first step, in radii
 DIFFERENCE = 1e-6  # step of a difference, in lengths of the last step over √d
 ALONG = 1e-4  # the same along a line
-LOST = 1e4  # a difference stands out so many times from the rounding errors of its values
-GRAIN = 10.0  # and its step so many times from those of x
+PRECISION = 0.75  # power of the rounding error u in steps of differences: their own relative error is u^¼
+GRAIN = 10.0  # a step stands out so many times from the rounding errors of x
 AGREES = 0.1  # share of the decrease predicted that s·y must reach
 RETAKES = 2  # of a gradient that does not agree with its line search
 CLOSER = 1 / 30  # step of the differences of a gradient that is taken again
@@ -32,7 +32,7 @@ BESIDE = 1e-3  # how far beside the point a gradient is taken after a failed sea
 SHORTER, SHORTENED = 0.1, 4  # a fresh search that fails is made shorter by this factor, so many times
 HOPS = 4.0  # decades of the radius within which hops go
 RETRIES = 4  # for a value that failed
-MUCH = 100.0  # a gradient is taken again if its differences should have been so much longer
+LOST = 0.03  # share of rounding errors in a gradient with which it is taken again with longer differences
 FLATTER = 100.0  # factor between steps of differences that are all exactly 0
 MOST_NUMBERS = 2**22  # in one query, and in a whole inverse Hessian
 PAIRS = 30  # of the limited-memory form
@@ -174,7 +174,7 @@ class BFGS(Method):
 
     Notes
     -----
-    A difference has the step h = max(10⁻⁶ ‖s‖/√d, 10⁴ u |f| √d/‖g‖, 10 u ‖x‖) with a random sign, u the rounding error
+    A difference has the step h = max(10⁻⁶ ‖s‖/√d, u^¾ |f| √d/‖g‖, 10 u ‖x‖) with a random sign, u the rounding error
     of the values as they show it. Where s·y is too small for line 10, a difference has met a kink: the gradient is
     taken again beside x with a thirtieth of h, twice at most.
 
@@ -232,12 +232,12 @@ class BFGS(Method):
         if state.phase == "value" and most >= 1:
             return Query(state.point[None])
         if state.phase == "gradient" and most >= 1:
-            return self._ask_differences(state, most)
+            return self._ask_differences(state, context, most)
         if state.phase == "search" and most >= 2:
             return self._ask_trial(state, context)
         return None
 
-    def _ask_differences(self, state: BFGSState, most: float) -> Query:
+    def _ask_differences(self, state: BFGSState, context: Context, most: float) -> Query:
         """Ask for what is still unknown of a gradient: one row for each coordinate, the base first if it is unknown."""
         taken = state.differences
         assert taken is not None
@@ -249,15 +249,16 @@ class BFGS(Method):
         points = np.tile(taken.base, (coordinates.size, 1))
         rows = np.flatnonzero(coordinates >= 0)
         points[rows, coordinates[rows]] += taken.steps[coordinates[rows]]
+        if context.project is not None:
+            points = context.project(points)  # the sum may be rounded out of the box
         return Query(points, memory=coordinates)
 
     def _ask_trial(self, state: BFGSState, context: Context) -> Query:
         """Ask for f at t and a little farther along the line (lines 5 and 6)."""
         search = state.search
         assert search is not None
-        u = state.roundoff
-        lost = max(LOST * u * abs(state.fun) / -search.slope, self._grain(state) / norm(search.direction))
-        ends = [search.t, search.t + max(ALONG * search.t, lost)]
+        least = max(self._seen(state, -search.slope), self._grain(state) / norm(search.direction))
+        ends = [search.t, search.t + max(ALONG * search.t, least)]
         points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
         return Query(np.stack(points), memory=ends)
 
@@ -330,7 +331,8 @@ class BFGS(Method):
         size = max(DIFFERENCE * state.length / np.sqrt(state.point.size), self._grain(state))
         if state.gradient is None:
             return float(size)
-        return float(max(size, min(self._lost(state, norm(state.gradient)), FIRST * self.radius)))
+        seen = self._seen(state, norm(state.gradient) / np.sqrt(state.point.size))
+        return float(max(size, min(seen, FIRST * self.radius)))
 
     def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
         taken = state.differences
@@ -343,8 +345,10 @@ class BFGS(Method):
         if np.isnan(taken.value):
             return self._elsewhere(state, context, taken.size)
         state.tries = 0
-        with np.errstate(over="ignore"):
-            slopes = (values - taken.value) / taken.steps[coordinates]
+        rows = query.points[-coordinates.size :] if coordinates.size else query.points[:0]
+        steps = rows[np.arange(coordinates.size), coordinates] - taken.base[coordinates]  # as they really were
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            slopes = (values - taken.value) / steps
         failed = ~(np.abs(slopes) < HUGE)
         taken.slopes[coordinates] = np.where(failed, np.nan, slopes)
         if failed.any():
@@ -381,7 +385,8 @@ class BFGS(Method):
         if state.move is not None:
             assert state.gradient is not None
             y = np.where(state.move == 0, 0.0, g - state.gradient)  # what is held at a bound says nothing
-            if float(state.move @ y) >= state.due:
+            curvature = float(state.move @ y)
+            if curvature >= state.due and curvature > 0:
                 state.inverse.learn(state.move, y)  # line 10
             elif state.retakes < RETAKES:
                 state.retakes += 1
@@ -406,21 +411,22 @@ class BFGS(Method):
                     f"slope is lost in its rounding errors (|F| about {abs(state.fun):.2g})."
                 )
             return size * FLATTER
-        lost = self._lost(state, steep)
+        each = steep / np.sqrt(g.size)
         most = FIRST * self.radius
-        if lost > most and state.nit == 0:
+        rounding = state.roundoff * abs(state.fun) / each
+        if rounding > 0.1 * most and state.nit == 0:
             state.notices["precision"] = (
-                f"Rounding errors of F (|F| about {abs(state.fun):.2g}) disturb its differences within "
-                f"{most:.3g} of x0: use higher precision, or subtract a constant from F."
+                f"Rounding errors of F (|F| about {abs(state.fun):.2g}) make up {rounding / most:.0%} of its "
+                f"differences within {most:.3g} of x0: use higher precision, or subtract a constant from F."
             )
-        if min(lost, most) <= MUCH * size or state.retakes >= RETAKES:
+        if rounding <= LOST * size or size >= most or state.retakes >= RETAKES:
             return None
         state.retakes += 1
-        return min(lost, most)
+        return min(self._seen(state, each), most)
 
-    def _lost(self, state: BFGSState, steep: float) -> float:
-        """Return the step from which on a difference stands out from rounding, where the gradient is so steep."""
-        return float(LOST * state.roundoff * abs(state.fun) * np.sqrt(state.point.size) / steep)
+    def _seen(self, state: BFGSState, slope: float) -> float:
+        """Return the step along which a slope stands out from the rounding errors of values."""
+        return float(state.roundoff**PRECISION * abs(state.fun) / slope)
 
     def _grain(self, state: BFGSState) -> float:
         """Return the least step that the rounding of x allows."""
@@ -454,7 +460,8 @@ class BFGS(Method):
         t, beyond = query.memory
         value = float(values[0])
         ahead = float(values[1])
-        if not value <= state.fun + DESCENT * t * search.slope:  # line 5; a value that failed is no descent
+        wanted = state.fun + DESCENT * t * search.slope  # may be rounded to f(x)
+        if not (value <= wanted and value < state.fun):  # line 5; a value that failed is no descent
             search.high = t
         else:
             search.low = t
@@ -476,7 +483,10 @@ class BFGS(Method):
         assert search is not None
         assert search.reached is not None
         state.move = search.reached - state.point
-        state.due = AGREES * search.low * -search.slope
+        assert state.gradient is not None
+        state.due = -AGREES * float(state.gradient @ state.move)
+        straight = np.array_equal(search.reached, state.point + search.low * search.direction)
+        state.retakes = 0 if straight else RETAKES  # a path that a bound has bent need not agree with its end
         state.size = search.low
         state.length = norm(state.move)
         state.point = search.reached
@@ -520,11 +530,11 @@ class BFGS(Method):
 
 def _inside(base: Array, steps: Array, lower: Array, upper: Array) -> Array:
     """Return the steps, on the other side where they would leave the box, cut where neither side has room."""
-    ahead = base + steps
-    outside = (ahead < lower) | (ahead > upper)
-    steps = np.where(outside, -steps, steps)
-    ahead = base + steps
-    outside = (ahead < lower) | (ahead > upper)
+    steps = np.where(_leaves(base + steps, lower, upper), -steps, steps)
     farther = np.where(upper - base >= base - lower, upper, lower)
-    ahead = np.where(outside, farther, ahead)
-    return ahead - base  # what is really added, after rounding
+    return np.where(_leaves(base + steps, lower, upper), farther - base, steps)
+
+
+def _leaves(x: Array, lower: Array, upper: Array) -> Any:
+    """Return which coordinates lie outside of the box."""
+    return (x < lower) | (x > upper)
