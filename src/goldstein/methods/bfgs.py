@@ -35,6 +35,7 @@ RETRIES = 4  # for a value that failed
 LOST = 0.03  # share of rounding errors in a gradient with which it is taken again with longer differences
 FLATTER = 100.0  # factor between steps of differences that are all exactly 0
 MOST_NUMBERS = 2**22  # in one query, and in a whole inverse Hessian
+LEAST = 1e-290  # curvature that has an inverse
 PAIRS = 30  # of the limited-memory form
 
 
@@ -157,8 +158,9 @@ class BFGS(Method):
         7           else leave
         8           t = the middle, or twice the lower end while there is no upper one
         9       s = tp;  x = x + s;  g⁺ = differences at x;  y = g⁺ − g;  g = g⁺
-        10      if s·y ≥ 0.1 t |g·p|: H = (I − ρ s yᵀ) H (I − ρ y sᵀ) + ρ s sᵀ, ρ = 1/s·y       # Nocedal, eq. 6.17
-        11      if the line search failed: g again, beside x; then H = (‖s‖/‖g‖) I, shorter and shorter; then a hop,
+        10      if s·y ≥ 0.1 t |g·p|: H = max(1, s·y / y·Hy) H                  # Al-Baali 1998
+        11          H = (I − ρ s yᵀ) H (I − ρ y sᵀ) + ρ s sᵀ, ρ = 1/s·y          # Nocedal and Wright, eq. 6.17
+        12      if the line search failed: g again, beside x; then H = (‖s‖/‖g‖) I, shorter and shorter; then a hop,
                 x = lowest point + r 10^U(−4, 0) N(0, I)/√d
 
     On nonsmooth functions the eigenvalues of H that belong to kinks go to zero, which is what makes BFGS fast there: it
@@ -188,6 +190,9 @@ class BFGS(Method):
     Lewis, Overton (2013). Nonsmooth optimization via quasi-Newton methods. Mathematical Programming 141.
 
     Nocedal, Wright (2006). Numerical optimization, second edition. Springer.
+
+    Al-Baali (1998). Numerical experience with a class of self-scaling quasi-Newton algorithms. Journal of Optimization
+    Theory and Applications 96.
 
     Examples
     --------
@@ -386,8 +391,8 @@ class BFGS(Method):
             assert state.gradient is not None
             y = np.where(state.move == 0, 0.0, g - state.gradient)  # what is held at a bound says nothing
             curvature = float(state.move @ y)
-            if curvature >= state.due and curvature > 0:
-                state.inverse.learn(state.move, y)  # line 10
+            if curvature >= state.due and curvature > LEAST:
+                state.inverse.learn(state.move, y)  # lines 10 and 11
             elif state.retakes < RETAKES:
                 state.retakes += 1
                 size = max(CLOSER * taken.size, self._grain(state))
@@ -497,7 +502,7 @@ class BFGS(Method):
         return 1
 
     def _fail(self, state: BFGSState, context: Context) -> int:
-        """Do what a failed line search asks for (line 11)."""
+        """Do what a failed line search asks for (line 12)."""
         state.failures += 1
         state.search = None
         state.move = None

@@ -1,9 +1,12 @@
 """Inverse Hessians learnt from steps: a whole matrix, or the last few pairs that would have made it.
 
 Both hold H with H y = s for the last step s and the change y of the gradient along it, and stay positive definite as
-long as s·y > 0. `forget` makes H a multiple of the identity again, which the first pair scales to its own size. The
-limited form does not scale it again at every pair, as is usual for smooth functions: where f has kinks that leaves
-several times as much (Asl and Overton 2020).
+long as s·y > 0. `forget` makes H a multiple of the identity again, which the first pair scales to its own size.
+
+BFGS mends an H that is too large within a few steps, and one that is too small only slowly. So before a pair is taken
+in, H grows by s·y / y·Hy if that is above 1 (Oren and Luenberger 1974; upwards only: Al-Baali 1998): a start on a steep
+wall is forgotten. Scaling downwards at every pair, as the limited form does for smooth functions, would take H out of
+the directions along which f has no kinks (Asl and Overton 2020).
 """
 
 from __future__ import annotations
@@ -52,6 +55,10 @@ class WholeInverse(State):
             self.scale = first_scale(s, y)
             self.matrix = self.scale * np.eye(s.size)
         Hy = self.matrix @ y
+        more = growth(s, y, Hy)
+        if more > 1:
+            self.matrix *= more
+            Hy *= more
         rho = 1 / float(s @ y)
         cross = np.outer(rho * s, Hy)
         self.matrix -= cross
@@ -112,6 +119,7 @@ class LimitedInverse(State):
             self.steps = s[None].copy()
             self.changes = y[None].copy()
         else:
+            self.scale *= growth(s, y, self.times(y))
             self.steps = np.concatenate([self.steps, s[None]])[-self.most :]
             self.changes = np.concatenate([self.changes, y[None]])[-self.most :]
 
@@ -120,6 +128,11 @@ def first_scale(s: Array, y: Array) -> float:
     """Return s·y / y·y, the size of H along y (Nocedal and Wright 2006, eq. 6.20)."""
     size = norm(y)
     return float(s @ (y / size)) / size
+
+
+def growth(s: Array, y: Array, Hy: Array) -> float:
+    """Return by which factor H is too small along y; 1 if it is not."""
+    return max(1.0, float(s @ y) / float(y @ Hy))
 
 
 InverseHessian = WholeInverse | LimitedInverse
