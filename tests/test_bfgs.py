@@ -348,6 +348,27 @@ def test_no_query_leaves_the_box():
         assert (points <= box.upper).all()
 
 
+def test_no_query_leaves_the_box_by_rounding_where_coordinates_are_scaled():
+    """The minimum lies in a corner of each of 60 boxes, where (lower / scale) · scale may be less than lower."""
+    rng = np.random.default_rng(0)
+    for seed in range(60):
+        lower = rng.normal(size=3)
+        upper = lower + rng.random(3)
+        corner = np.where(rng.random(3) < 0.5, lower, upper)
+        asked = []
+
+        def fun(X, corner=corner, asked=asked):
+            asked.append(X.copy())
+            return np.abs(X - corner).sum(axis=1)
+
+        settings = {"bounds": list(zip(lower, upper, strict=True)), "x_scale": 10 ** rng.uniform(-3, 3, size=3)}
+        oracle = gs.Deterministic(fun, vectorized=True)
+        gs.minimize(oracle, (lower + upper) / 2, gs.BFGS(1.0), max_evals=100, rng=seed, **settings)
+        points = np.concatenate(asked)
+        assert (points >= lower).all()
+        assert (points <= upper).all()
+
+
 @pytest.mark.parametrize("corner", [0.0, 1.0])
 def test_a_start_in_the_corner_of_a_box_is_an_ordinary_start(corner):
     """|x − 0.3|₁ in [0, 1]⁵ from a corner, 1,000 values: 1e-9 on each of 6 seeds."""
