@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog, lsq_linear
 
 import goldstein as gs
 from goldstein.methods.bfgs import MOST_NUMBERS, BFGSState
@@ -348,6 +349,28 @@ def test_no_query_leaves_the_box():
         assert (points <= box.upper).all()
 
 
+def test_differences_longer_than_a_box_end_on_its_bounds():
+    """On flat functions differences grow up to the radius, 1e4 here: they are cut, and their sums not rounded out."""
+    rng = np.random.default_rng(2)
+    for seed in range(100):
+        lower = rng.normal(size=8) * 10.0 ** rng.integers(-3, 3, size=8)
+        upper = lower + rng.random(8)
+        asked = []
+
+        def fun(X, asked=asked):
+            asked.append(X.copy())
+            return np.ones(len(X))
+
+        oracle = gs.Deterministic(fun, vectorized=True)
+        x0 = rng.uniform(lower, upper)
+        with pytest.warns(RuntimeWarning, match="exactly 0"):
+            gs.minimize(oracle, x0, gs.BFGS(1e4), projection=Box(lower, upper), max_evals=100, rng=seed)
+        points = np.concatenate(asked)
+        assert (points >= lower).all()
+        assert (points <= upper).all()
+        assert ((points == lower) | (points == upper)).any()
+
+
 def test_no_query_leaves_the_box_by_rounding_where_coordinates_are_scaled():
     """The minimum lies in a corner of each of 60 boxes, where (lower / scale) · scale may be less than lower."""
     rng = np.random.default_rng(0)
@@ -397,6 +420,38 @@ def test_a_minimum_on_the_boundary_is_found():
 
         smooth = gs.minimize(gs.Deterministic(lambda x: ((rotated @ (x - target)) ** 2).sum()), x0, "bfgs", **settings)
         np.testing.assert_allclose(smooth.x, [0, 0.5, 1, 0.2, 0, 2], atol=1e-6)
+
+
+def test_bounds_and_curvature_together():
+    """Least squares in a box, condition 1e4, about half of the variables at bounds, against an active-set solver."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        A = rng.normal(size=(10, 10)) * np.logspace(0, 2, 10)
+        b = 3 * A @ rng.normal(size=10)
+        best = lsq_linear(A, b, (-1, 1), method="bvls", tol=1e-14).cost
+        x0 = rng.uniform(-1, 1, size=10)
+        bounds = [(-1, 1)] * 10
+        oracle = gs.Deterministic(lambda x, A=A, b=b: 0.5 * float(((A @ x - b) ** 2).sum()))
+        res = gs.minimize(oracle, x0, "bfgs", bounds=bounds, max_evals=4000, rng=seed)
+        assert res.fun - best < 1e-7 * (oracle.fun(x0) - best)
+
+
+def test_bounds_and_kinks_together():
+    """|Ax − b|₁ in a box against linear programming, median of 7: variables must be held at bounds for that."""
+    d = 15
+    left = []
+    for seed in range(7):
+        rng = np.random.default_rng(seed)
+        A = rng.normal(size=(d, d)) * np.logspace(0, 2, d)
+        b = 3 * A @ rng.normal(size=d)
+        rows = np.block([[A, -np.eye(d)], [-A, -np.eye(d)]])
+        costs = np.repeat([0.0, 1.0], d)
+        best = linprog(costs, rows, np.concatenate([b, -b]), bounds=[(-1, 1)] * d + [(0, None)] * d).fun
+        x0 = rng.uniform(-1, 1, size=d)
+        oracle = gs.Deterministic(lambda x, A=A, b=b: float(np.abs(A @ x - b).sum()))
+        res = gs.minimize(oracle, x0, gs.BFGS(1.0), bounds=[(-1, 1)] * d, max_evals=3000, rng=seed)
+        left.append((res.fun - best) / (oracle.fun(x0) - best))
+    assert np.median(left) < 1e-8
 
 
 def test_a_box_that_holds_one_point_is_asked_once():
