@@ -437,10 +437,10 @@ def test_bounds_and_curvature_together():
 
 
 def test_bounds_and_kinks_together():
-    """|Ax − b|₁ in a box against linear programming, median of 7: variables must be held at bounds for that."""
+    """|Ax − b|₁ in a box against linear programming, median of 15: variables must be held at bounds for that."""
     d = 15
     left = []
-    for seed in range(7):
+    for seed in range(15):
         rng = np.random.default_rng(seed)
         A = rng.normal(size=(d, d)) * np.logspace(0, 2, d)
         b = 3 * A @ rng.normal(size=d)
@@ -449,9 +449,9 @@ def test_bounds_and_kinks_together():
         best = linprog(costs, rows, np.concatenate([b, -b]), bounds=[(-1, 1)] * d + [(0, None)] * d).fun
         x0 = rng.uniform(-1, 1, size=d)
         oracle = gs.Deterministic(lambda x, A=A, b=b: float(np.abs(A @ x - b).sum()))
-        res = gs.minimize(oracle, x0, gs.BFGS(1.0), bounds=[(-1, 1)] * d, max_evals=3000, rng=seed)
+        res = gs.minimize(oracle, x0, gs.BFGS(1.0), bounds=[(-1, 1)] * d, max_evals=1500, rng=seed)
         left.append((res.fun - best) / (oracle.fun(x0) - best))
-    assert np.median(left) < 1e-8
+    assert np.median(left) < 1e-7
 
 
 def test_a_box_that_holds_one_point_is_asked_once():
