@@ -40,6 +40,8 @@ OBJECTS = {
     "PSINGD": gs.PSINGD(0.5, p=20.0, q=20.0),
     "O2NC": gs.O2NC(0.5, 5),
     "BlockCMA": gs.BlockCMA(sigma=0.5, population=10),
+    "BFGS": gs.BFGS(0.5),
+    "BFGS limited": gs.BFGS(0.5, memory=3),
 }
 RANKING = ("BlockCMA",)
 CERTIFYING = ("INGD", "PINGD", "CuttingPlane", "WS-INGD")

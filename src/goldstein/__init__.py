@@ -4,6 +4,7 @@ from goldstein import projection, steps, stop, theory
 from goldstein.estimate import smoothing
 from goldstein.many import ManyResults, minimize_many
 from goldstein.methods import (
+    BFGS,
     GFM,
     INGD,
     O2NC,
@@ -30,6 +31,7 @@ from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_nor
 __version__ = "0.1.0"
 
 __all__ = [
+    "BFGS",
     "GFM",
     "INGD",
     "O2NC",

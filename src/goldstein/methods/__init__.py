@@ -2,6 +2,7 @@
 
 from goldstein.methods.auto import Auto
 from goldstein.methods.cma import BlockCMA
+from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
@@ -14,6 +15,7 @@ from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart
 
 __all__ = [
+    "BFGS",
     "GFM",
     "INGD",
     "METHODS",

@@ -8,6 +8,7 @@ from typing import Any
 
 from goldstein.methods.auto import Auto
 from goldstein.methods.cma import BlockCMA
+from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
@@ -96,3 +97,4 @@ register(INGD)
 register(PINGD)
 register(CuttingPlane)
 register(BlockCMA)
+register(BFGS)

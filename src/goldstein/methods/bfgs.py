@@ -1,0 +1,545 @@
+"""BFGS for functions without noise that need not be smooth, on differences of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein import arguments
+from goldstein.counting import SHORT_VALUES
+from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step, any_iterate
+from goldstein.methods.quasi_newton import InverseHessian, LimitedInverse, WholeInverse
+from goldstein.norms import HUGE, norm
+from goldstein.oracle import DOUBLE, SINGLE, Array, Query
+from goldstein.oracle.tally import evidence
+from goldstein.projection import Box
+from goldstein.state import State
+
+DESCENT, CURVATURE = 1e-4, 0.5  # c1 and c2 of the weak Wolfe conditions
+TRIALS = 40  # of one line search, at most
+FIRST = 0.1  # length of the first step, in radii
+DIFFERENCE = 1e-6  # step of a difference, in lengths of the last step over √d
+ALONG = 1e-4  # the same along a line
+PRECISION = 0.75  # power of the rounding error u in steps of differences: their own relative error is u^¼
+GRAIN = 10.0  # a step stands out so many times from the rounding errors of x
+AGREES = 0.1  # share of the decrease predicted that s·y must reach
+RETAKES = 2  # of a gradient that does not agree with its line search
+CLOSER = 1 / 30  # step of the differences of a gradient that is taken again
+BESIDE = 1e-3  # how far beside the point a gradient is taken after a failed search, in lengths of the last step
+SHORTER, SHORTENED = 0.1, 4  # a fresh search that fails is made shorter by this factor, so many times
+HOPS = 4.0  # decades of the radius within which hops go
+RETRIES = 4  # for a value that failed
+LOST = 0.03  # share of rounding errors in a gradient with which it is taken again with longer differences
+FLATTER = 100.0  # factor between steps of differences that are all exactly 0
+MOST_NUMBERS = 2**22  # in one query, and in a whole inverse Hessian
+LEAST = 1e-290  # curvature that has an inverse
+PAIRS = 30  # of the limited-memory form
+
+
+@dataclass
+class Differences(State):
+    """A gradient in the making.
+
+    Attributes
+    ----------
+    base, value : ndarray of shape (d,), float
+        Where it is taken, and f there; NaN until that is known.
+    steps, slopes : ndarray, shape (d,)
+        h with its signs, 0 where there is none to take; and what is known of the gradient, NaN where nothing is.
+    size : float
+        |h_j|, as far as bounds allow.
+    tries : ndarray, shape (d,)
+        How often the value of each coordinate failed.
+    """
+
+    base: Array
+    value: float
+    steps: Array
+    slopes: Array
+    size: float
+    tries: Array
+
+
+@dataclass
+class LineSearch(State):
+    """A bisection for the weak Wolfe conditions.
+
+    Attributes
+    ----------
+    direction : ndarray, shape (d,)
+        p.
+    slope : float
+        g·p.
+    t, low, high : float
+        The trial, and between which t it lies.
+    trials : int
+        How many there were.
+    reached, reached_value
+        The point at `low` and f there; None at the start.
+    """
+
+    direction: Array
+    slope: float
+    t: float = 1.0
+    low: float = 0.0
+    high: float = np.inf
+    trials: int = 0
+    reached: Array | None = None
+    reached_value: float = np.nan
+
+
+@dataclass
+class BFGSState(MethodState):
+    """State of BFGS; `x` is the lowest point seen and `value` is f there.
+
+    Attributes
+    ----------
+    point, fun : ndarray of shape (d,), float
+        The iterate x_k and f(x_k).
+    phase : str
+        What is asked next: "value" f(x_k), "gradient" differences, "search" a trial of the line search; "done" when
+        there is nothing to move.
+    differences, search : State or None
+        What is under way.
+    inverse : WholeInverse or LimitedInverse
+        H.
+    gradient : ndarray, shape (d,), or None
+        The gradient of the last line search.
+    move, due : ndarray or None, float
+        The step s whose curvature is to be learnt with the next gradient, and how large s·y must be.
+    length : float
+        ‖s‖ of the last step, which differences and new beginnings are made by.
+    retakes, failures, tries : int
+        Gradients taken again, line searches that failed in a row, values that failed in a row.
+    single, double : int
+        Values that tell something about their precision.
+    notices : dict
+        What is wrong with the function, in words.
+    """
+
+    point: Array = None  # type: ignore[assignment]
+    fun: float = np.nan
+    phase: str = "value"
+    differences: Differences | None = None
+    search: LineSearch | None = None
+    inverse: InverseHessian = field(default_factory=WholeInverse)
+    gradient: Array | None = None
+    move: Array | None = None
+    due: float = 0.0
+    length: float = 1.0
+    retakes: int = 0
+    failures: int = 0
+    tries: int = 0
+    single: int = 0
+    double: int = 0
+    notices: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def roundoff(self) -> float:
+        """Relative rounding error of the values, as they show."""
+        return SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
+
+
+@dataclass(frozen=True)
+class BFGS(Method):
+    """BFGS with a weak-Wolfe line search on differences of values, for functions without noise.
+
+    ::
+
+        1   H = (0.1 r/‖g‖) I, g = differences at x
+        2   repeat
+        3       p = −H g;  t = 1, between 0 and ∞
+        4       repeat                                                          # Lewis and Overton, Algorithm 2.6
+        5           if f(x + tp) > f(x) + 1e-4 t g·p: t becomes the upper end
+        6           else if (f(x + (t+e)p) − f(x + tp))/e < 0.5 g·p: t becomes the lower end
+        7           else leave
+        8           t = the middle, or twice the lower end while there is no upper one
+        9       s = tp;  x = x + s;  g⁺ = differences at x;  y = g⁺ − g;  g = g⁺
+        10      if s·y ≥ 0.1 t |g·p|: H = max(1, s·y / y·Hy) H                  # Al-Baali 1998
+        11          H = (I − ρ s yᵀ) H (I − ρ y sᵀ) + ρ s sᵀ, ρ = 1/s·y          # Nocedal and Wright, eq. 6.17
+        12      if the line search failed: g again, beside x; then H = (‖s‖/‖g‖) I, shorter and shorter; then a hop,
+                x = lowest point + r 10^U(−4, 0) N(0, I)/√d
+
+    On nonsmooth functions the eigenvalues of H that belong to kinks go to zero, which is what makes BFGS fast there: it
+    learns along which directions f has to stay on its ridge (Lewis and Overton). A gradient costs d values in one
+    query, the slope at a trial (line 6) only one more value, not d. The answer is the lowest point seen.
+
+    Parameters
+    ----------
+    radius : float
+        r, how far from x0 the function stops looking linear; the first step has a tenth of it.
+    memory : int, optional
+        Pairs (s, y) that stand for H; None: the whole matrix up to d = 2048, and 30 pairs beyond.
+
+    Notes
+    -----
+    A difference has the step h = max(10⁻⁶ ‖s‖/√d, u^¾ |f| √d/‖g‖, 10 u ‖x‖) with a random sign, u the rounding error
+    of the values as they show it. Where s·y is too small for line 10, a difference has met a kink: the gradient is
+    taken again beside x with a thirtieth of h, twice at most.
+
+    In a box (`bounds`) the line search follows the projection of x + tp, variables that the gradient presses against a
+    bound are held there, and differences choose their signs so that no value is asked outside. Other sets are refused.
+
+    A trial that fails counts as no descent; a difference that fails is asked again on the other side or nearer.
+
+    References
+    ----------
+    Lewis, Overton (2013). Nonsmooth optimization via quasi-Newton methods. Mathematical Programming 141.
+
+    Nocedal, Wright (2006). Numerical optimization, second edition. Springer.
+
+    Al-Baali (1998). Numerical experience with a class of self-scaling quasi-Newton algorithms. Journal of Optimization
+    Theory and Applications 96.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> res = gs.minimize(lambda x: abs(x - 1).sum(), np.arange(5.0), gs.BFGS(radius=1.0), max_evals=2000, rng=0)
+    >>> bool(res.fun < 1e-9)
+    True
+    """
+
+    radius: float
+    memory: int | None = None
+    name: ClassVar[str] = "bfgs"
+
+    def __post_init__(self) -> None:
+        arguments.keep(
+            self,
+            radius=arguments.positive("radius", self.radius),
+            memory=arguments.optional_count("memory", self.memory),
+        )
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(exact=True, random_stop=any_iterate)
+
+    @classmethod
+    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> BFGS:
+        return cls(**{"radius": 2 * scale.radius, **given})
+
+    def init(self, x: Array, context: Context) -> BFGSState:
+        if not (context.project is None or isinstance(context.project, Box)):
+            kind = type(context.project).__name__.lstrip("_")
+            raise ValueError(f"{self.name} takes bounds but no other set, got a projection of type {kind}; use gfm.")
+        return BFGSState(x, point=x, inverse=self._inverse(x.size), length=FIRST * self.radius)
+
+    def _inverse(self, d: int) -> InverseHessian:
+        if self.memory is not None:
+            return LimitedInverse(self.memory)
+        return WholeInverse() if d * d <= MOST_NUMBERS else LimitedInverse(PAIRS)
+
+    def ask(self, state: BFGSState, context: Context, limit: int | None) -> Query | None:
+        most = np.inf if limit is None else limit
+        if state.phase == "value" and most >= 1:
+            return Query(state.point[None])
+        if state.phase == "gradient" and most >= 1:
+            return self._ask_differences(state, context, most)
+        if state.phase == "search" and most >= 2:
+            return self._ask_trial(state, context)
+        return None
+
+    def _ask_differences(self, state: BFGSState, context: Context, most: float) -> Query:
+        """Ask for what is still unknown of a gradient: one row for each coordinate, the base first if it is unknown."""
+        taken = state.differences
+        assert taken is not None
+        d = taken.base.size
+        coordinates = np.flatnonzero(np.isnan(taken.slopes))
+        if np.isnan(taken.value):
+            coordinates = np.concatenate([[-1], coordinates])
+        coordinates = coordinates[: int(min(most, max(2, MOST_NUMBERS // d)))]
+        points = np.tile(taken.base, (coordinates.size, 1))
+        rows = np.flatnonzero(coordinates >= 0)
+        points[rows, coordinates[rows]] += taken.steps[coordinates[rows]]
+        if context.project is not None:
+            points = context.project(points)  # the sum may be rounded out of the box
+        return Query(points, memory=coordinates)
+
+    def _ask_trial(self, state: BFGSState, context: Context) -> Query:
+        """Ask for f at t and a little farther along the line (lines 5 and 6)."""
+        search = state.search
+        assert search is not None
+        least = max(self._seen(state, -search.slope), self._grain(state) / norm(search.direction))
+        ends = [search.t, search.t + max(ALONG * search.t, least)]
+        points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
+        return Query(np.stack(points), memory=ends)
+
+    def tell(self, state: BFGSState, context: Context, query: Query, values: Array) -> Step:
+        values = np.where(np.abs(values) < HUGE, values, np.nan)
+        self._look(state, query, values)
+        completed = 0
+        if state.phase == "value":
+            completed = self._take_value(state, context, float(values[0]))
+        elif state.phase == "gradient":
+            completed = self._take_differences(state, context, query, values)
+        else:
+            completed = self._take_trial(state, context, query, values)
+        state.nit += completed
+        return state.step(state.x if completed else None, completed, notices=dict(state.notices))
+
+    def _look(self, state: BFGSState, query: Query, values: Array) -> None:
+        """Keep the lowest point seen; learn how precise the values are."""
+        finite = values[np.isfinite(values)]
+        if not finite.size:
+            return
+        if not state.double:
+            single, double = evidence(finite)
+            state.single += single
+            state.double += double
+        lowest = int(np.nanargmin(values))
+        if not values[lowest] >= state.value:
+            state.x = query.points[lowest].copy()
+            state.value = float(values[lowest])
+
+    def _take_value(self, state: BFGSState, context: Context, value: float) -> int:
+        if np.isnan(value):
+            state.tries += 1
+            return self._hop(state, context) if state.tries >= RETRIES else 0
+        state.tries = 0
+        state.fun = value
+        if not self._free(state, context).any():
+            state.phase = "done"
+            return 1
+        self._measure(state, context, state.point, value)
+        return 0
+
+    def _free(self, state: BFGSState, context: Context) -> Any:
+        """Return which variables are not fixed by their bounds."""
+        lower, upper = self._bounds(state, context)
+        return lower < upper
+
+    def _bounds(self, state: BFGSState, context: Context) -> tuple[Array, Array]:
+        d = state.point.size
+        if not isinstance(context.project, Box):
+            return np.full(d, -np.inf), np.full(d, np.inf)
+        box = context.project
+        return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
+
+    def _measure(
+        self, state: BFGSState, context: Context, base: Array, value: float = np.nan, size: float | None = None
+    ) -> None:
+        """Begin a gradient at `base` with differences of the size given, or by the last step and rounding."""
+        if size is None:
+            size = self._size(state)
+        lower, upper = self._bounds(state, context)
+        sign = np.where(context.rng.random(base.size) < 0.5, -1.0, 1.0)
+        steps = _inside(base, sign * size, lower, upper)
+        slopes = np.where(lower < upper, np.nan, 0.0)
+        state.differences = Differences(base, value, steps, slopes, size, np.zeros(base.size))
+        state.phase = "gradient"
+
+    def _size(self, state: BFGSState) -> float:
+        """Return the step of a difference: small beside the last step, but not lost in rounding."""
+        size = max(DIFFERENCE * state.length / np.sqrt(state.point.size), self._grain(state))
+        if state.gradient is None:
+            return float(size)
+        seen = self._seen(state, norm(state.gradient) / np.sqrt(state.point.size))
+        return float(max(size, min(seen, FIRST * self.radius)))
+
+    def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
+        taken = state.differences
+        assert taken is not None
+        coordinates = query.memory
+        if coordinates[0] < 0:
+            taken.value = float(values[0])
+            coordinates = coordinates[1:]
+            values = values[1:]
+        if np.isnan(taken.value):
+            return self._elsewhere(state, context, taken.size)
+        state.tries = 0
+        rows = query.points[-coordinates.size :] if coordinates.size else query.points[:0]
+        steps = rows[np.arange(coordinates.size), coordinates] - taken.base[coordinates]  # as they really were
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            slopes = (values - taken.value) / steps
+        failed = ~(np.abs(slopes) < HUGE)
+        taken.slopes[coordinates] = np.where(failed, np.nan, slopes)
+        if failed.any():
+            self._try_again(state, context, taken, coordinates[failed])
+        if np.isnan(taken.slopes).any():
+            return 0
+        return self._take_gradient(state, context, taken)
+
+    def _elsewhere(self, state: BFGSState, context: Context, size: float) -> int:
+        """Take the gradient at another point beside x, since the value at this one failed."""
+        state.tries += 1
+        if state.tries >= RETRIES:
+            return self._hop(state, context)
+        self._measure(state, context, self._beside(state, context, size), size=size)
+        return 0
+
+    def _try_again(self, state: BFGSState, context: Context, taken: Differences, failed: Any) -> None:
+        """Turn the steps of differences that failed round, and make them shorter; give up after a few times."""
+        taken.tries[failed] += 1
+        lower, upper = self._bounds(state, context)
+        shorter = np.where(taken.tries > 1, -SHORTER, -1.0) * taken.steps
+        taken.steps[failed] = _inside(taken.base, shorter, lower, upper)[failed]
+        taken.slopes[failed[taken.tries[failed] >= RETRIES]] = 0.0
+
+    def _take_gradient(self, state: BFGSState, context: Context, taken: Differences) -> int:
+        """Learn from a gradient and search along it, or take it again."""
+        g = taken.slopes
+        again = self._too_small(state, g, taken.size)
+        if again is not None:
+            if again > self.radius:
+                return self._hop(state, context)
+            self._measure(state, context, state.point, state.fun, again)
+            return 0
+        if state.move is not None:
+            assert state.gradient is not None
+            y = np.where(state.move == 0, 0.0, g - state.gradient)  # what is held at a bound says nothing
+            curvature = float(state.move @ y)
+            if curvature >= state.due and curvature > LEAST:
+                state.inverse.learn(state.move, y)  # lines 10 and 11
+            elif state.retakes < RETAKES:
+                state.retakes += 1
+                size = max(CLOSER * taken.size, self._grain(state))
+                self._measure(state, context, self._beside(state, context, taken.size), size=size)
+                return 0
+            state.move = None
+        state.retakes = 0
+        state.gradient = g
+        state.norm = norm(g)
+        if state.inverse.fresh:
+            state.inverse.forget(state.length / state.norm)  # line 1
+        return self._begin_search(state, context)
+
+    def _too_small(self, state: BFGSState, g: Array, size: float) -> float | None:
+        """Return the step with which a gradient must be taken again, if differences of this size are lost."""
+        steep = norm(g)
+        if steep == 0:
+            if size * FLATTER > self.radius:
+                state.notices["flat"] = (
+                    f"All differences of steps up to {size:.3g} around a point are exactly 0: F is flat there, or its "
+                    f"slope is lost in its rounding errors (|F| about {abs(state.fun):.2g})."
+                )
+            return size * FLATTER
+        each = steep / np.sqrt(g.size)
+        most = FIRST * self.radius
+        rounding = state.roundoff * abs(state.fun) / each
+        if rounding > 0.1 * most and state.nit == 0:
+            state.notices["precision"] = (
+                f"Rounding errors of F (|F| about {abs(state.fun):.2g}) make up {rounding / most:.0%} of its "
+                f"differences within {most:.3g} of x0: use higher precision, or subtract a constant from F."
+            )
+        if rounding <= LOST * size or size >= most or state.retakes >= RETAKES:
+            return None
+        state.retakes += 1
+        return min(self._seen(state, each), most)
+
+    def _seen(self, state: BFGSState, slope: float) -> float:
+        """Return the step along which a slope stands out from the rounding errors of values."""
+        return float(state.roundoff**PRECISION * abs(state.fun) / slope)
+
+    def _grain(self, state: BFGSState) -> float:
+        """Return the least step that the rounding of x allows."""
+        return GRAIN * state.roundoff * norm(state.point)
+
+    def _beside(self, state: BFGSState, context: Context, size: float) -> Array:
+        """Draw a point beside x, about so far away in each coordinate."""
+        return context.projected(state.point + size * context.rng.standard_normal(state.point.size), 0.0)
+
+    def _begin_search(self, state: BFGSState, context: Context) -> int:
+        g = state.gradient
+        assert g is not None
+        lower, upper = self._bounds(state, context)
+        at_lower = state.point <= lower
+        at_upper = state.point >= upper
+        held = (at_lower & (g >= 0)) | (at_upper & (g <= 0))
+        p = -np.where(held, 0.0, state.inverse.times(np.where(held, 0.0, g)))  # line 3
+        p = np.where((at_lower & (p < 0)) | (at_upper & (p > 0)), 0.0, p)  # would leave the box at once
+        slope = float(g @ p)
+        if not (slope < 0 and np.isfinite(p).all()):
+            return self._fail(state, context)
+        state.search = LineSearch(p, slope)
+        state.differences = None
+        state.phase = "search"
+        return 0
+
+    def _take_trial(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
+        search = state.search
+        assert search is not None
+        search.trials += 1
+        t, beyond = query.memory
+        value = float(values[0])
+        ahead = float(values[1])
+        wanted = state.fun + DESCENT * t * search.slope  # may be rounded to f(x)
+        if not (value <= wanted and value < state.fun):  # line 5; a value that failed is no descent
+            search.high = t
+        else:
+            search.low = t
+            search.reached = query.points[0].copy()
+            search.reached_value = value
+            if not (ahead - value) / (beyond - t) < CURVATURE * search.slope:  # line 6
+                return self._accept(state, context)
+        if search.trials >= TRIALS and search.reached is not None:
+            return self._accept(state, context)
+        unseen = t * -search.slope < state.roundoff * abs(state.fun)  # a descent would be lost in rounding
+        if search.reached is None and (unseen or search.trials >= TRIALS):
+            return self._fail(state, context)
+        search.t = 2 * search.low if search.high == np.inf else (search.low + search.high) / 2  # line 8
+        return 0
+
+    def _accept(self, state: BFGSState, context: Context) -> int:
+        """Go to the point that the line search has reached (line 9)."""
+        search = state.search
+        assert search is not None
+        assert search.reached is not None
+        state.move = search.reached - state.point
+        assert state.gradient is not None
+        state.due = -AGREES * float(state.gradient @ state.move)
+        straight = np.array_equal(search.reached, state.point + search.low * search.direction)
+        state.retakes = 0 if straight else RETAKES  # a path that a bound has bent need not agree with its end
+        state.size = search.low
+        state.length = norm(state.move)
+        state.point = search.reached
+        state.fun = search.reached_value
+        state.failures = 0
+        state.search = None
+        self._measure(state, context, state.point, state.fun)
+        return 1
+
+    def _fail(self, state: BFGSState, context: Context) -> int:
+        """Do what a failed line search asks for (line 12)."""
+        state.failures += 1
+        state.search = None
+        state.move = None
+        if state.failures > 1 + SHORTENED:
+            return self._hop(state, context)
+        if state.failures > 1:
+            if state.inverse.fresh:
+                state.length *= SHORTER
+            state.inverse.forget(state.length)  # scaled by the gradient to come
+        self._measure(state, context, self._beside(state, context, BESIDE * state.length / np.sqrt(state.point.size)))
+        return 0
+
+    def _hop(self, state: BFGSState, context: Context) -> int:
+        """Begin anew at a random point around the lowest one; that ends an iteration too."""
+        d = state.point.size
+        far = self.radius * 10 ** (-HOPS * context.rng.random())
+        state.point = context.projected(state.x + far * context.rng.standard_normal(d) / np.sqrt(d), 0.0)
+        state.phase = "value"
+        state.differences = None
+        state.search = None
+        state.gradient = None
+        state.move = None
+        state.length = FIRST * far
+        state.inverse.forget(state.length)
+        state.failures = 0
+        state.retakes = 0
+        state.tries = 0
+        return 1
+
+
+def _inside(base: Array, steps: Array, lower: Array, upper: Array) -> Array:
+    """Return the steps, on the other side where they would leave the box, cut where neither side has room."""
+    steps = np.where(_leaves(base + steps, lower, upper), -steps, steps)
+    farther = np.where(upper - base >= base - lower, upper, lower)
+    return np.where(_leaves(base + steps, lower, upper), farther - base, steps)
+
+
+def _leaves(x: Array, lower: Array, upper: Array) -> Any:
+    """Return which coordinates lie outside of the box."""
+    return (x < lower) | (x > upper)

@@ -1,0 +1,138 @@
+"""Inverse Hessians learnt from steps: a whole matrix, or the last few pairs that would have made it.
+
+Both hold H with H y = s for the last step s and the change y of the gradient along it, and stay positive definite as
+long as s·y > 0. `forget` makes H a multiple of the identity again, which the first pair scales to its own size.
+
+BFGS mends an H that is too large within a few steps, and one that is too small only slowly. So before a pair is taken
+in, H grows by s·y / y·Hy if that is above 1 (Oren and Luenberger 1974; upwards only: Al-Baali 1998): a start on a steep
+wall is forgotten. Scaling downwards at every pair, as the limited form does for smooth functions, would take H out of
+the directions along which f has no kinks (Asl and Overton 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from goldstein.norms import norm
+from goldstein.oracle import Array
+from goldstein.state import State
+
+
+@dataclass
+class WholeInverse(State):
+    """H as a matrix, d² numbers.
+
+    Attributes
+    ----------
+    scale : float
+        H is scale · I while there is no matrix.
+    matrix : ndarray, shape (d, d), or None
+        H once a step was learnt.
+    """
+
+    scale: float = 1.0
+    matrix: Array | None = None
+
+    def forget(self, scale: float) -> None:
+        """Make H = scale · I."""
+        self.scale = scale
+        self.matrix = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was learnt since H was a multiple of the identity."""
+        return self.matrix is None
+
+    def times(self, v: Array) -> Array:
+        """Return H v."""
+        return self.scale * v if self.matrix is None else self.matrix @ v
+
+    def learn(self, s: Array, y: Array) -> None:
+        """Take in a step s and the change y of the gradient along it, s·y > 0 (Nocedal and Wright 2006, eq. 6.17)."""
+        if self.matrix is None:
+            self.scale = first_scale(s, y)
+            self.matrix = self.scale * np.eye(s.size)
+        Hy = self.matrix @ y
+        more = growth(s, y, Hy)
+        if more > 1:
+            self.matrix *= more
+            Hy *= more
+        rho = 1 / float(s @ y)
+        cross = np.outer(rho * s, Hy)
+        self.matrix -= cross
+        self.matrix -= cross.T
+        self.matrix += np.outer((rho + rho * float(y @ Hy) * rho) * s, s)
+
+
+@dataclass
+class LimitedInverse(State):
+    """H from the last pairs (s, y), 2 · most · d numbers.
+
+    Attributes
+    ----------
+    most : int
+        Pairs that are kept.
+    scale : float
+        H is scale · I before the pairs are taken in.
+    steps, changes : ndarray, shape (k, d), or None
+        The pairs, oldest first.
+    """
+
+    most: int
+    scale: float = 1.0
+    steps: Array | None = None
+    changes: Array | None = None
+
+    def forget(self, scale: float) -> None:
+        """Make H = scale · I."""
+        self.scale = scale
+        self.steps = None
+        self.changes = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was learnt since H was a multiple of the identity."""
+        return self.steps is None
+
+    def times(self, v: Array) -> Array:
+        """Return H v by the two loops (Nocedal and Wright 2006, Algorithm 7.4)."""
+        if self.steps is None or self.changes is None:
+            return self.scale * v
+        pairs = list(zip(self.steps, self.changes, strict=True))
+        q = v.copy()
+        weights = []
+        for s, y in reversed(pairs):
+            weight = float(s @ q) / float(s @ y)
+            q -= weight * y
+            weights.append(weight)
+        r = self.scale * q
+        for (s, y), weight in zip(pairs, reversed(weights), strict=True):
+            r += (weight - float(y @ r) / float(s @ y)) * s
+        return r
+
+    def learn(self, s: Array, y: Array) -> None:
+        """Take in a step s and the change y of the gradient along it, s·y > 0; the oldest pair goes."""
+        if self.steps is None or self.changes is None:
+            self.scale = first_scale(s, y)
+            self.steps = s[None].copy()
+            self.changes = y[None].copy()
+        else:
+            self.scale *= growth(s, y, self.times(y))
+            self.steps = np.concatenate([self.steps, s[None]])[-self.most :]
+            self.changes = np.concatenate([self.changes, y[None]])[-self.most :]
+
+
+def first_scale(s: Array, y: Array) -> float:
+    """Return s·y / y·y, the size of H along y (Nocedal and Wright 2006, eq. 6.20)."""
+    size = norm(y)
+    return float(s @ (y / size)) / size
+
+
+def growth(s: Array, y: Array, Hy: Array) -> float:
+    """Return by which factor H is too small along y; 1 if it is not."""
+    return max(1.0, float(s @ y) / float(y @ Hy))
+
+
+InverseHessian = WholeInverse | LimitedInverse
