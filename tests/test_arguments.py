@@ -183,7 +183,11 @@ def test_a_scale_without_an_inverse_is_refused(scale):
         (np.array([np.inf, 1.0]), ValueError, "projection returned .* for a finite point"),
         (np.array([1j, 1.0]), TypeError, "What projection returns must be a vector of real numbers"),
         (["1", "2"], TypeError, "What projection returns must be a vector of real numbers"),
-        (np.ma.array([1.0, 1.0], mask=[True, False]), TypeError, "What projection returns must be a vector of real numbers"),
+        (
+            np.ma.array([1.0, 1.0], mask=[True, False]),
+            TypeError,
+            "What projection returns must be a vector of real numbers",
+        ),
         (None, TypeError, "What projection returns must be a vector of real numbers, got None"),
     ],
 )

@@ -186,6 +186,7 @@ class Session:
         self.kept = self.reserve + sum(criterion.reserve for criterion in self.watching)
         context.sample = self.oracle.sample
         context.noisy = self.oracle.noisy
+        context.n = self.oracle.n
         if self.max_evals is not None:
             context.max_evals = max(self.max_evals - self._spent - self.reserve, 0)
         self.kernel = self._kernel()
