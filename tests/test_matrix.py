@@ -26,6 +26,7 @@ EXACT = ("ingd", "pingd", "cutting-plane")
 GRADIENTS = (*EXACT, "singd", "psingd", "o2nc", "SINGD", "PSINGD", "O2NC")
 OBJECTS = {
     "GFM": gs.GFM(0.1, 0.02, 3),
+    "Sift": gs.Sift(0.5, step=0.01, batch_size=3),
     "GFMPlus": gs.GFMPlus(0.1, 0.01, 4, 2),
     "GFMPlus coin": gs.GFMPlus(0.1, 0.01, 4, 2, restart="coin"),
     "OnePhase": gs.OnePhase(0.1, 0.02),
