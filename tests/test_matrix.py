@@ -44,7 +44,7 @@ CERTIFYING = ("INGD", "PINGD", "CuttingPlane", "WS-INGD")
 EVERY = [*METHODS, *OBJECTS]
 DRIVERS = ("drive", "lockstep", "kernel")
 COMPILED = ("gfm", "gfm+", "ws-gfm", "ws-gfm+", "one-phase", "zo-o2nc", "auto", "GFM", "GFMPlus", "OnePhase", "ZOO2NC")
-COMPILED += ("WS-GFM+",)
+COMPILED += ("WS-GFM+", "sift", "Sift")
 # Cells that are empty, with the reason.
 REASONS = {
     "kernel": "it has no machine code: `method.kernel` says so in a sentence, which is tested below",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 import goldstein as gs
 from goldstein.estimate import sift
@@ -493,3 +494,49 @@ def test_steps_that_are_planned_for_a_budget_need_one():
     with pytest.raises(ValueError, match="max_evals or max_iter, or decay=0"):
         gs.Sift(1.0).start(X0)
     gs.Sift(1.0, decay=0).start(X0)
+
+
+@njit
+def jitted(x, i, a, calls, edge, single):
+    calls[0] += 1
+    total = 0.0
+    for j in range(x.size):
+        total += a[i, j] * (x[j] - 1)
+    if i % 7 == 0 and x[0] > edge:
+        return np.nan
+    return np.float64(np.float32(1 + abs(total))) if single else max(abs(total), 0.3)
+
+
+@njit
+def jitted_exact(x, a, calls, edge, single):
+    return jitted(x, 1, a, calls, edge, single)
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["sum", "exact"])
+@pytest.mark.parametrize(("edge", "single"), [(np.inf, False), (0.2, False), (np.inf, True)])
+@pytest.mark.parametrize(
+    "method",
+    [gs.Sift(0.5), gs.Sift(0.5, batch_size=4, tolerance=0.3), gs.Sift(0.5, batch_size=7, cap=4, decay=0.0)],
+    ids=repr,
+)
+def test_machine_code_makes_the_same_run_to_the_last_bit(method, edge, single, exact):
+    n, d = 30, 9
+    rng = np.random.default_rng(0)
+    a = np.where(rng.random((n, d)) < 0.6, rng.normal(size=(n, d)), 0.0)
+    for budget in (7, 100, 1234):
+        runs = []
+        for compiled in (True, False):
+            calls = np.zeros(1, np.int64)
+            args = (a, calls, edge, single)
+            oracle = gs.Deterministic(jitted_exact, args) if exact else gs.FiniteSum(jitted, n, args)
+            res = gs.minimize(oracle, np.zeros(d), method, max_evals=budget, rng=budget, compiled=compiled)
+            assert calls[0] == res.nfev <= budget
+            runs.append(res)
+        fast, plain = runs
+        np.testing.assert_array_equal(fast.x, plain.x)
+        assert (fast.nfev, fast.nit, fast.nfail) == (plain.nfev, plain.nit, plain.nfail)
+
+
+def test_a_smoothing_radius_has_no_machine_code():
+    oracle = gs.FiniteSum(jitted, 3, (np.ones((3, 5)), np.zeros(1, np.int64), np.inf, False))
+    assert gs.Sift(0.5, rho=0.1).kernel(oracle) == "The compiled loop of sift walks from x itself, with rho = 0."

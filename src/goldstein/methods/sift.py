@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
@@ -10,12 +11,26 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
+from goldstein.compiled.tally import DOUBLES, LOWEST, SINGLES, TALLY
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import ball
-from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step, any_iterate
+from goldstein.methods.kernel import CHUNK, MachineCode, obstacle, tally_of
+from goldstein.methods.method import (
+    Bulk,
+    Context,
+    Kernel,
+    Method,
+    MethodState,
+    Needs,
+    Refusal,
+    Scale,
+    Step,
+    any_iterate,
+)
 from goldstein.norms import HUGE, norm
-from goldstein.oracle import DOUBLE, SINGLE, Array, Query, Samples
+from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query, Samples
 from goldstein.oracle.tally import evidence
+from goldstein.output import Average
 from goldstein.projection import Box
 
 STEP = 1e-5  # h, in radii, where rounding allows it
@@ -206,7 +221,7 @@ class Sift(Method):
             return None
         size = self._batch(context)
         cap = self._cap(context)
-        most = free + 1 if cap is None else min(free + 1, cap)
+        most = _most(free, cap)
         fits = size if limit is None else min(size, max(1, limit // most))
         if limit is not None and limit < most:
             cap = limit
@@ -346,12 +361,103 @@ class Sift(Method):
             f"step={self._step(state):.3g}: use a larger step, higher precision, or subtract a constant from F."
         )
 
+    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+        if self.rho:
+            return Refusal("The compiled loop of sift walks from x itself, with rho = 0.")
+        reason = obstacle(oracle)
+        return _Compiled(self, oracle, 2) if reason is None else Refusal(reason)
+
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Sift:
         root = scale.estimate / scale.gradient  # √d
         dense = ITERATIONS * (root * root + 1)
         batch = int(min(max(scale.evals // dense, 1), LARGEST_BATCH))
         return cls(**{"radius": 2 * scale.radius / root, "batch_size": batch, **given})
+
+
+class _Compiled(MachineCode):
+    """Whole iterations in machine code; a bisection that was begun the plain way is ended the plain way."""
+
+    def plan(self, state: SiftState, context: Context, limit: int | None, until: float, most: int | None) -> int:
+        method: Sift = self.method
+        dearest = method._batch(context) * _most(state.x.size, method._cap(context))
+        if state.sifting is not None or (limit is not None and limit < dearest):
+            return 0
+        each = context.nfev / state.nit if state.nit else dearest
+        iterations = max(1, math.ceil(min(until, CHUNK) / max(each, 2)))
+        return iterations if most is None else min(iterations, most)
+
+    def call(self, state: SiftState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+        raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
+
+    def told(self, state: SiftState, completed: int) -> Step:
+        return self.method._told(state, None, completed)  # type: ignore[no-any-return]
+
+    def run(self, state: SiftState, context: Context, iterations: int, limit: int | None, mean: Average | None) -> Bulk:
+        from goldstein.compiled import sift as loop  # which needs numba
+
+        method: Sift = self.method
+        d = state.x.size
+        size = method._batch(context)
+        cap = method._cap(context)
+        units = np.empty((size, d)) if state.units is None else state.units.copy()
+        stale = np.ones(size, np.bool_) if state.stale is None else state.stale.copy()
+        order = np.empty(self.n, np.int64) if state.order is None else state.order.copy()
+        place = self.n if state.order is None else state.place
+        seen = (state.single, state.double, context.nfev, state.nit, state.value, state.size, place)
+        memory = np.array([state.power, state.directions, state.active, state.magnitude, state.drowned, *seen], float)
+        settings = self._settings(d, context)
+        gradient = np.full(d, np.nan)
+        squares = state.squares.copy()
+        x = state.x.copy()
+        tally = np.zeros(TALLY)
+        tally[LOWEST] = np.inf
+        average = np.empty(0)
+        left = 0
+        if mean is not None:
+            average = x.copy() if mean.mean is None else mean.mean.copy()
+            left = mean.count
+        most = _most(d, cap)
+        unlimited = np.iinfo(np.int64).max
+        limits = (iterations, most, unlimited if cap is None else cap, unlimited if limit is None else limit)
+        arrays = (squares, gradient, units, stale, order, settings, memory, tally)
+        done, used = self.compiled(loop.sift, context.rng, self.n, x, average, left, *limits, *arrays)
+        if mean is not None:
+            mean.mean = average
+            mean.count += done
+        state.x = x
+        state.squares = squares
+        state.units = units
+        state.stale = stale
+        if self.n:
+            state.order = order
+            state.place = int(memory[loop.PLACE])
+        state.power, state.directions, state.active, state.magnitude = (float(number) for number in memory[:4])
+        state.drowned = int(memory[loop.DROWNED])
+        state.single += int(tally[SINGLES])
+        state.double += int(tally[DOUBLES])
+        state.nit = int(memory[loop.NIT])
+        state.value = float(memory[loop.VALUE])
+        state.size = float(memory[loop.LENGTH])
+        if not np.isnan(gradient[0]):
+            state.norm = norm(gradient)
+        context.nfev += used
+        return Bulk(self.told(state, done), tally_of(tally))
+
+    def _settings(self, d: int, context: Context) -> Array:
+        """Return what the loop is told, in its order."""
+        method: Sift = self.method
+        evals = np.inf if context.max_evals is None else max(context.max_evals, 1)
+        iterations = np.inf if context.max_iter is None else max(context.max_iter, 1)
+        radius = method.radius
+        given = (radius, method.step or 0.0, method.decay, method._tolerance(d), evals, iterations)
+        known = (STEP * radius, LONGEST * radius, PRECISION, SHORT_VALUES, sift.ZERO, sift.NEXT)
+        return np.array([*given, *known], float)
+
+
+def _most(free: int, cap: int | None) -> int:
+    """Return what one ξ costs at most."""
+    return free + 1 if cap is None else min(free + 1, cap)
 
 
 def _draw(state: SiftState, context: Context, size: int) -> tuple[Samples | None, sift.Whole | None, int]:
