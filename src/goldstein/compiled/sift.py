@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numba.extending import overload
 
 from goldstein.compiled.pieces import average, call, count_value
 from goldstein.compiled.tally import DOUBLES, SINGLES
@@ -14,6 +15,24 @@ from goldstein.oracle.tally import DOUBLE, SINGLE
 POWER, DIRECTIONS, ACTIVE, MAGNITUDE, DROWNED, SINGLE_SEEN, DOUBLE_SEEN, NFEV, NIT, VALUE, LENGTH, PLACE = range(12)
 # What it is told: the order of its settings.
 RADIUS, STEP, DECAY, TOLERANCE, EVALS, ITERATIONS, SHORTEST, LONGEST, PRECISION, SHORT_VALUES, ZERO, NEXT = range(12)
+
+
+def value_at(F, args, i, x, top, reached, point):
+    """Return F at x with its first `reached` coordinates taken from `top`; `point` is the query, written anew."""
+    raise NotImplementedError
+
+
+# No reference counts in here, as in `pieces.pair`.
+@overload(value_at, jit_options={"_nrt": False, "error_model": "numpy"})
+def _value_at(F, args, i, x, top, reached, point):
+    def value(F, args, i, x, top, reached, point):
+        for j in range(reached):
+            point[j] = top[j]
+        for j in range(reached, x.size):
+            point[j] = x[j]
+        return call(F, point, i, args)
+
+    return value
 
 
 @njit(inline="always")
@@ -64,6 +83,7 @@ def sift(
     iterations,
     most,
     cap,
+    soft,
     limit,
     squares,
     g,
@@ -74,7 +94,9 @@ def sift(
     memory,
     tally,
 ):
-    """Do `iterations` iterations, or fewer within `limit` evaluations; return how many, and how many values they took.
+    """Do `iterations` iterations, or fewer; return how many, and how many values they took.
+
+    They end as soon as `soft` values are made, and before `limit` could be exceeded.
 
     It draws in the order of the plain path: the random order of the components when the last one is exhausted, then
     the steps of the walks that are not used again. Changes x, mean, the arrays after `limit`, and the tally in place.
@@ -90,7 +112,7 @@ def sift(
     indices = np.zeros(b, np.int64)
     used = 0
     done = 0
-    while done < iterations and used + b * most <= limit:
+    while done < iterations and used < soft and used + b * most <= limit:
         average(mean, count + done + 1, x)
         for k in range(b if n > 0 else 0):
             if memory[PLACE] == n:
@@ -118,10 +140,8 @@ def sift(
                 top[j] = x[j] + units[k, j] * max(h, settings[NEXT] * abs(x[j]))
                 step[j] = top[j] - x[j]
                 row[j] = 0.0
-            point[:] = x
-            first = call(F, point, indices[k], args)
-            point[:] = top
-            last = call(F, point, indices[k], args)
+            first = value_at(F, args, indices[k], x, top, 0, point)
+            last = value_at(F, args, indices[k], x, top, d, point)
             asked = 2
             usable = count_value(tally, first)
             usable &= count_value(tally, last)
@@ -150,9 +170,7 @@ def sift(
                     break
                 for i in range(opened):
                     middle = (low_in[i] + high_in[i]) // 2
-                    point[:middle] = top[:middle]
-                    point[middle:] = x[middle:]
-                    v = call(F, point, indices[k], args)
+                    v = value_at(F, args, indices[k], x, top, middle, point)
                     usable &= count_value(tally, v)
                     low[2 * i], high[2 * i], left[2 * i], right[2 * i] = low_in[i], middle, left_in[i], v
                     low[2 * i + 1], high[2 * i + 1] = middle, high_in[i]
@@ -162,8 +180,9 @@ def sift(
             used += asked
             squared = 0.0
             for j in range(d):
-                usable &= abs(row[j]) < HUGE
-                squared += row[j] * row[j]
+                if row[j] != 0:  # few are not
+                    usable &= abs(row[j]) < HUGE
+                    squared += row[j] * row[j]
             flat = row[0] == 0 if d == 1 else asked == 2
             stale[k] = not (n > 0 and usable and flat)
             if not usable:

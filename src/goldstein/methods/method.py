@@ -52,6 +52,8 @@ class Step(State):
         message.
     candidates : mapping or None
         For the output rule "choice": name -> point, the start last.
+    underway : bool
+        This was a part of an iteration that goes on; criteria look when it is over, as they do with machine code.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Step(State):
     notices: Mapping[str, str] | None = None
     remarks: Mapping[str, str] | None = None
     candidates: Mapping[str, Array] | None = None
+    underway: bool = False
 
 
 @dataclass

@@ -41,6 +41,7 @@ DENSE = 100  # coordinates beyond which the tolerance shrinks, so that closed in
 CAP_SHARE, CAP_LEAST = 40, 4  # one part in so many of the budget for one ξ, and so many values at least
 SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
 DROWNED = 50  # so many components, most of which differ by rounding alone, are worth a warning
+GUESS = 0.4  # R, in kink radii over √d
 ITERATIONS = 2000  # a guessed batch leaves so many, even if all components are dense
 LARGEST_BATCH = 64
 
@@ -351,7 +352,8 @@ class Sift(Method):
         if state.directions >= DROWNED and 2 * state.drowned > state.directions:
             notices = {"precision": self._drowning(state)}
         remarks = {"set": state.remark} if state.remark else None
-        return state.step(offer, completed, noise, state.directions, notices=notices, remarks=remarks)
+        more = {"notices": notices, "remarks": remarks, "underway": state.sifting is not None}
+        return state.step(offer, completed, noise, state.directions, **more)
 
     def _drowning(self, state: SiftState) -> str:
         share = state.drowned / state.directions
@@ -372,19 +374,26 @@ class Sift(Method):
         root = scale.estimate / scale.gradient  # √d
         dense = ITERATIONS * (root * root + 1)
         batch = int(min(max(scale.evals // dense, 1), LARGEST_BATCH))
-        return cls(**{"radius": 2 * scale.radius / root, "batch_size": batch, **given})
+        return cls(**{"radius": GUESS * 2 * scale.radius / root, "batch_size": batch, **given})
 
 
 class _Compiled(MachineCode):
-    """Whole iterations in machine code; a bisection that was begun the plain way is ended the plain way."""
+    """Whole iterations in machine code; a bisection that was begun the plain way is ended the plain way.
+
+    What an iteration costs is known when it is over, so a plan is the most that may fit, and the iterations end where
+    the evaluations planned for are made.
+    """
+
+    _edge = math.inf
 
     def plan(self, state: SiftState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         method: Sift = self.method
         dearest = method._batch(context) * _most(state.x.size, method._cap(context))
         if state.sifting is not None or (limit is not None and limit < dearest):
             return 0
-        each = context.nfev / state.nit if state.nit else dearest
-        iterations = max(1, math.ceil(min(until, CHUNK) / max(each, 2)))
+        soft = max(1, min(until, CHUNK))
+        self._edge = context.nfev + soft
+        iterations = math.ceil(soft / (2 * method._batch(context)))
         return iterations if most is None else min(iterations, most)
 
     def call(self, state: SiftState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
@@ -402,7 +411,7 @@ class _Compiled(MachineCode):
         cap = method._cap(context)
         units = np.empty((size, d)) if state.units is None else state.units.copy()
         stale = np.ones(size, np.bool_) if state.stale is None else state.stale.copy()
-        order = np.empty(self.n, np.int64) if state.order is None else state.order.copy()
+        order = np.empty(self.n, np.int64) if state.order is None else state.order  # long, and nobody else's
         place = self.n if state.order is None else state.place
         seen = (state.single, state.double, context.nfev, state.nit, state.value, state.size, place)
         memory = np.array([state.power, state.directions, state.active, state.magnitude, state.drowned, *seen], float)
@@ -419,7 +428,8 @@ class _Compiled(MachineCode):
             left = mean.count
         most = _most(d, cap)
         unlimited = np.iinfo(np.int64).max
-        limits = (iterations, most, unlimited if cap is None else cap, unlimited if limit is None else limit)
+        soft = math.ceil(min(self._edge - context.nfev, CHUNK))
+        limits = (iterations, most, unlimited if cap is None else cap, soft, unlimited if limit is None else limit)
         arrays = (squares, gradient, units, stale, order, settings, memory, tally)
         done, used = self.compiled(loop.sift, context.rng, self.n, x, average, left, *limits, *arrays)
         if mean is not None:

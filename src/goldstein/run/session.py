@@ -125,7 +125,7 @@ class Session:
                 status = self._record()
                 self._rest()
             yield None
-            if status is None and self.periodic and self.counted >= self.lookout.due:
+            if status is None and self.periodic and not self.step.underway and self.counted >= self.lookout.due:
                 status = yield from self._look()
             if status is None:
                 status = yield from self._iterate()
