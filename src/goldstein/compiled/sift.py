@@ -54,7 +54,7 @@ def share(nfev, nit, settings):
     return min(max(nfev / settings[EVALS], nit / settings[ITERATIONS]), 1.0)
 
 
-@njit(inline="always")
+@njit
 def within_cap(keep, size, m, wanted, affordable):
     """Keep the `affordable` intervals whose ends differ most, the first among equals."""
     chosen = np.empty(wanted, np.int64)
@@ -110,6 +110,7 @@ def sift(
     low_in, high_in = np.empty(d + 1, np.int64), np.empty(d + 1, np.int64)
     left_in, right_in = np.empty(d + 1), np.empty(d + 1)
     indices = np.zeros(b, np.int64)
+    closest = settings[NEXT]
     used = 0
     done = 0
     while done < iterations and used < soft and used + b * most <= limit:
@@ -137,7 +138,8 @@ def sift(
         total[:] = 0.0
         for k in range(b):
             for j in range(d):
-                top[j] = x[j] + units[k, j] * max(h, settings[NEXT] * abs(x[j]))
+                least = closest * abs(x[j])
+                top[j] = x[j] + units[k, j] * (h if h > least else least)
                 step[j] = top[j] - x[j]
                 row[j] = 0.0
             first = value_at(F, args, indices[k], x, top, 0, point)
@@ -164,8 +166,9 @@ def sift(
                         left_in[opened], right_in[opened] = left[i], right[i]
                         opened += 1
                     elif size[i] > rounding:
+                        difference = right[i] - left[i]
                         for j in range(low[i], high[i]):
-                            row[j] = (right[i] - left[i]) / step[j]
+                            row[j] = difference / step[j]
                 if opened == 0:
                     break
                 for i in range(opened):
@@ -214,8 +217,9 @@ def sift(
             length *= np.sqrt(u)
         memory[LENGTH] = length
         for j in range(d):
-            g[j] = total[j] / usable_walks
-            squares[j] += g[j] * g[j]
-            if g[j] != 0:
-                x[j] -= length * (g[j] / np.sqrt(squares[j]))
+            slope = total[j] / usable_walks
+            sum_of_squares = squares[j] + slope * slope
+            g[j] = slope
+            squares[j] = sum_of_squares
+            x[j] -= length * (slope / np.sqrt(sum_of_squares) if sum_of_squares > 0 else 0.0)
     return done, used

@@ -41,7 +41,7 @@ DENSE = 100  # coordinates beyond which the tolerance shrinks, so that closed in
 CAP_SHARE, CAP_LEAST = 40, 4  # one part in so many of the budget for one ξ, and so many values at least
 SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
 DROWNED = 50  # so many components, most of which differ by rounding alone, are worth a warning
-GUESS = 0.4  # R, in kink radii over √d
+GUESS = 0.5  # R, in kink radii over √d
 ITERATIONS = 2000  # a guessed batch leaves so many, even if all components are dense
 LARGEST_BATCH = 64
 
@@ -300,7 +300,7 @@ class Sift(Method):
         state.norm = norm(g)
         state.size = self._length(state, context)
         state.squares = state.squares + g * g
-        moving = g != 0
+        moving = state.squares > 0  # where g_j = 0, x_j stays as it is
         ahead = state.x.copy()
         ahead[moving] -= state.size * (g[moving] / np.sqrt(state.squares[moving]))
         state.x = context.projected(ahead, self._margin(state, context))
