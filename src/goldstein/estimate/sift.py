@@ -150,6 +150,8 @@ class Sift(State):
     ) -> Sift:
         """Return the bisection of `walk` before anything is asked."""
         k = len(walk.top)
+        if cap is not None and cap > walk.coordinates.size:
+            cap = None  # no walk takes more values than that
         numbers = np.empty(0)
         none = np.empty(0, np.int64)
         return cls(
@@ -211,9 +213,9 @@ class Sift(State):
         walk = self.walk
         base = walk.base if len(walk.base) == 1 else walk.base[rows]
         place = np.full(walk.top.shape[1], walk.coordinates.size, np.int32)  # in the walk; a fixed one is never reached
-        place[walk.coordinates] = np.arange(walk.coordinates.size)
-        points = walk.top[rows]
-        np.copyto(points, base, where=place >= reached[:, None].astype(np.int32))
+        place[walk.coordinates] = np.arange(walk.coordinates.size, dtype=np.int32)
+        points = walk.top.take(rows, axis=0)
+        np.copyto(points, base, where=place >= reached.astype(np.int32)[:, None])
         return points
 
     def tell(self, values: Array) -> None:
@@ -227,7 +229,7 @@ class Sift(State):
         self.asked += np.bincount(rows, minlength=self.asked.size)
         self.failed[rows[~np.isfinite(values)]] = True
         if self.begun:
-            row = np.repeat(self.row, 2)
+            row = _woven(self.row, self.row)
             low = _woven(self.low, middle)
             high = _woven(middle, self.high)
             left = _woven(self.left, values)
@@ -279,13 +281,16 @@ class Sift(State):
     def _estimate(self, row: Whole, low: Whole, high: Whole, difference: Array, closed: Mask) -> None:
         """Give the coordinates of closed intervals (v(hi) − v(lo))/h_j: a leaf its difference, others a random sign."""
         row = row[closed]
-        low = low[closed]
-        width = high[closed] - low
-        start = np.cumsum(width) - width
-        column = np.arange(int(width.sum())) + np.repeat(low - start, width)
-        rows = np.repeat(row, width)
+        column = low[closed]
+        difference = difference[closed]
+        width = high[closed] - column
+        if (width > 1).any():
+            start = np.cumsum(width) - width
+            column = np.arange(int(width.sum())) + np.repeat(column - start, width)
+            row = np.repeat(row, width)
+            difference = np.repeat(difference, width)
         with np.errstate(over="ignore"):
-            self.g[rows, column] = np.repeat(difference[closed], width) / self.steps[rows, column]
+            self.g[row, column] = difference / self.steps[row, column]
 
     def gradients(self) -> Array:
         """Return the estimates, one row a walk, as far as they go; zero along fixed coordinates. Shape (k, d)."""
@@ -300,4 +305,7 @@ class Sift(State):
 
 def _woven(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a_0, b_0, a_1, b_1, …"""
-    return np.stack([a, b], axis=1).ravel()
+    woven = np.empty(2 * a.size, a.dtype)
+    woven[0::2] = a
+    woven[1::2] = b
+    return woven
