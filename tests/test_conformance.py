@@ -18,6 +18,8 @@ WITH_SETTINGS = {
     "gfm, loo": gs.GFM(0.1, 0.02, 4, estimator="loo"),
     "gfm, orthogonal": gs.GFM(0.1, 0.02, 4, directions="orthogonal"),
     "gfm, plateau": gs.GFM(0.1, gs.steps.HalveOnPlateau(0.05)),
+    "sift, batches": gs.Sift(0.5, batch_size=3, rho=0.01),
+    "sift, plain": gs.Sift(0.5, decay=0.0, cap=3),
     "gfm+, coin": gs.GFMPlus(0.2, 0.02, 5, 4, restart="coin"),
     "gfm+, storm": gs.GFMPlus(0.2, 0.02, 5, 4, momentum=0.3),
     "zo-o2nc, ogd": gs.ZOO2NC(0.5, 10, step_size=0.01, learner="ogd"),
@@ -96,7 +98,7 @@ def test_a_start_on_a_symmetric_kink_is_not_left_for_good(name):
     All central differences of values vanish there, of which the user is warned; a method that ranks values takes none.
     """
     oracle = gs.Deterministic(lambda x: abs(x).sum(), grad=np.sign)
-    central = not resolve(name, None).needs.gradients and name not in ("cma", "bfgs")
+    central = not resolve(name, None).needs.gradients and name not in ("cma", "bfgs", "sift")
     with pytest.warns(RuntimeWarning, match="differences at .* are exactly 0") if central else nullcontext():
         res = gs.minimize(oracle, np.zeros(3), name, max_evals=600, rng=0)
     assert res.fun < 0.5

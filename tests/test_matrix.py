@@ -27,6 +27,7 @@ EXACT = ("ingd", "pingd", "cutting-plane")
 GRADIENTS = (*EXACT, "singd", "psingd", "o2nc", "SINGD", "PSINGD", "O2NC")
 OBJECTS = {
     "GFM": gs.GFM(0.1, 0.02, 3),
+    "Sift": gs.Sift(0.5, step=0.01, batch_size=3),
     "GFMPlus": gs.GFMPlus(0.1, 0.01, 4, 2),
     "GFMPlus coin": gs.GFMPlus(0.1, 0.01, 4, 2, restart="coin"),
     "OnePhase": gs.OnePhase(0.1, 0.02),
@@ -48,7 +49,7 @@ CERTIFYING = ("INGD", "PINGD", "CuttingPlane", "WS-INGD")
 EVERY = [*METHODS, *OBJECTS]
 DRIVERS = ("drive", "lockstep", "kernel")
 COMPILED = ("gfm", "gfm+", "ws-gfm", "ws-gfm+", "one-phase", "zo-o2nc", "auto", "GFM", "GFMPlus", "OnePhase", "ZOO2NC")
-COMPILED += ("WS-GFM+",)
+COMPILED += ("WS-GFM+", "sift", "Sift")
 # Cells that are empty, with the reason.
 REASONS = {
     "kernel": "it has no machine code: `method.kernel` says so in a sentence, which is tested below",

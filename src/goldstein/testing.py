@@ -78,7 +78,7 @@ def asking_changes_nothing(method: Method, stochastic: bool) -> None:
     function = _Counted()
     oracle = function.oracle(stochastic)
     rng = np.random.default_rng(0)
-    run = Run(method, START, Context(rng, oracle.sample, None, BUDGET, None, stochastic))
+    run = Run(method, START, Context(rng, oracle.sample, None, BUDGET, None, stochastic, n=oracle.n))
     for _ in range(20):
         before, bits = _frozen(run.state), rng.bit_generator.state
         first = run.ask(BUDGET)

@@ -11,6 +11,7 @@ from goldstein.methods.method import Context, Method, MethodState, Needs, Run, S
 from goldstein.methods.o2nc import O2NC, ZOO2NC
 from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.registry import METHODS, register, resolve
+from goldstein.methods.sift import Sift
 from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart
 
@@ -35,6 +36,7 @@ __all__ = [
     "OnePhase",
     "Run",
     "Scale",
+    "Sift",
     "Step",
     "WarmStart",
     "register",

@@ -52,6 +52,19 @@ def obstacle(oracle: Oracle) -> str | None:
     return "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
 
 
+def tally_of(tally: Array) -> Tally:
+    """Return what a loop has told about the values that it saw."""
+    return Tally(
+        int(tally[FINITE] + tally[FAILED]),
+        int(tally[FINITE]),
+        float(tally[TOTAL]),
+        float(tally[MAGNITUDE]),
+        float(tally[LOWEST]),
+        int(tally[SINGLES]),
+        int(tally[DOUBLES]),
+    )
+
+
 class MachineCode(ABC):
     """Base of the kernels: how many iterations fit, and the bookkeeping around the machine code.
 
@@ -129,16 +142,7 @@ class MachineCode(ABC):
             state.value = float(tally[VALUE])
         if tally[NORM] >= 0:
             state.norm = float(tally[NORM])
-        seen = Tally(
-            asked,
-            int(tally[FINITE]),
-            float(tally[TOTAL]),
-            float(tally[MAGNITUDE]),
-            float(tally[LOWEST]),
-            int(tally[SINGLES]),
-            int(tally[DOUBLES]),
-        )
-        return Bulk(self.told(state, done), seen)
+        return Bulk(self.told(state, done), tally_of(tally))
 
     def _in_pieces(
         self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Array, stop: Callable[[], bool]

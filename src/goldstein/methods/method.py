@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.oracle import Array, Oracle, Query, Sampler, Tally
+from goldstein.oracle import Array, Oracle, Query, Sampler, Tally, indices
 from goldstein.output import Average
 from goldstein.projection import Projection, as_projection
 from goldstein.state import State
@@ -52,6 +52,8 @@ class Step(State):
         message.
     candidates : mapping or None
         For the output rule "choice": name -> point, the start last.
+    underway : bool
+        This was a part of an iteration that goes on; criteria look when it is over, as they do with machine code.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Step(State):
     notices: Mapping[str, str] | None = None
     remarks: Mapping[str, str] | None = None
     candidates: Mapping[str, Array] | None = None
+    underway: bool = False
 
 
 @dataclass
@@ -187,7 +190,7 @@ class Context:
     """What a method may use besides its settings and its state.
 
     `nfev` counts the evaluations that were told before, the query at hand not included; `earlier` those of an earlier
-    stage of the same run.
+    stage of the same run; `n` is the number of components of a finite sum, whose indices are the ξ.
     """
 
     rng: np.random.Generator
@@ -198,6 +201,7 @@ class Context:
     noisy: bool = False
     nfev: int = 0
     earlier: int = 0
+    n: int | None = None
 
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""
@@ -332,6 +336,7 @@ class Method(ABC):
         projection: Any = None,
         max_evals: int | None = None,
         max_iter: int | None = None,
+        n: int | None = None,
     ) -> Run:
         """Start a run that the caller drives by `ask` and `tell`.
 
@@ -347,6 +352,8 @@ class Method(ABC):
             Keeps iterates in a set, as in `minimize`.
         max_evals, max_iter : int, optional
             Where the run will end, for step rules that decay towards it. The caller does the stopping.
+        n : int, optional
+            Number of components of a finite sum, whose indices 0..n-1 are the ξ; `sample` is then not needed.
 
         Returns
         -------
@@ -364,13 +371,18 @@ class Method(ABC):
         """
         x = arguments.point("x0", x0)
         allowed = as_projection(None, projection, x.size)
+        components = arguments.optional_count("n", n)
+        draw = arguments.optional_callable("sample", sample)
+        if draw is None and components is not None:
+            draw = indices(components)
         context = Context(
             arguments.generator(rng),
-            arguments.optional_callable("sample", sample),
+            draw,
             allowed,
             arguments.optional_count("max_evals", max_evals),
             arguments.optional_count("max_iter", max_iter),
-            noisy=sample is not None,
+            noisy=draw is not None,
+            n=components,
         )
         return Run(self, x, context)
 

@@ -17,6 +17,7 @@ from goldstein.methods.method import Method
 from goldstein.methods.o2nc import O2NC, ZOO2NC
 from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probed import Guess, Probed
+from goldstein.methods.sift import Sift
 from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.warm_start import WarmStart, guess_ws_gfm, guess_ws_gfm_plus
 
@@ -84,6 +85,7 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
 
 
 register(Auto)
+register(Sift)
 register(GFM)
 register(GFMPlus)
 register(WarmStart, "ws-gfm", guess_ws_gfm)

@@ -61,7 +61,7 @@ class Staged(Method):
     def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
         left = state.inner.x
         step = self._method(state).tell(state.inner, self._share(state, context), query, values)
-        if state.average is not None:
+        if state.average is not None and step.completed:
             state.average.leave(left, step.value, context.rng)
         return self._after(state, context.after(query), step)
 

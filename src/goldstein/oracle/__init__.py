@@ -1,6 +1,6 @@
 """What can be asked about f(x) = E[F(x; ξ)], what flows to and fro, and who evaluates."""
 
-from goldstein.oracle.oracles import Deterministic, Expectation, FiniteSum, Meter, Oracle, Seeded, Unreplayable
+from goldstein.oracle.oracles import Deterministic, Expectation, FiniteSum, Meter, Oracle, Seeded, Unreplayable, indices
 from goldstein.oracle.query import Answer, Query, Sampler, Samples
 from goldstein.oracle.tally import DOUBLE, SINGLE, Array, Tally
 
@@ -20,4 +20,5 @@ __all__ = [
     "Seeded",
     "Tally",
     "Unreplayable",
+    "indices",
 ]

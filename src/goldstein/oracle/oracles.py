@@ -130,6 +130,11 @@ class Oracle:
         return Answer(out, roundoff)
 
 
+def indices(n: int) -> Sampler:
+    """Return what draws indices of n components, independent of each other."""
+    return lambda rng, k: rng.integers(0, n, size=k)
+
+
 class Deterministic(Oracle):
     """A function without noise: `fun(x, *args) -> float`.
 
@@ -193,9 +198,8 @@ class FiniteSum(Oracle):
 
     @property
     def sample(self) -> Sampler:
-        n = self.n
-        assert n is not None
-        return lambda rng, k: rng.integers(0, n, size=k)
+        assert self.n is not None
+        return indices(self.n)
 
 
 class Expectation(Oracle):

@@ -134,7 +134,7 @@ class Session:
                 status = self._record()
                 self._rest()
             yield None
-            if status is None and self.periodic and self.counted >= self.lookout.due:
+            if status is None and self.periodic and not self.step.underway and self.counted >= self.lookout.due:
                 status = yield from self._look()
             if status is None:
                 status = yield from self._iterate()
@@ -201,6 +201,7 @@ class Session:
         self.kept = self.reserve + sum(criterion.reserve for criterion in self.watching)
         context.sample = self.oracle.sample
         context.noisy = self.oracle.noisy
+        context.n = self.oracle.n
         if self.max_evals is not None:
             context.max_evals = max(self.max_evals - self._spent - self.reserve, 0)
         self.kernel = self._kernel()

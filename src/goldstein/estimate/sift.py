@@ -1,0 +1,311 @@
+"""Sifting: the gradient of a component F(·; ξ) from values, by a walk and its bisection.
+
+The walk goes from y to y + h, one coordinate after another, all with the same ξ:
+
+    v(k) = F(y + Σ_{j<k} h_j e_j; ξ), k = 0, …, d,    g_j = (v(j + 1) − v(j)) / h_j.
+
+v(0) and v(d) are asked first. Where the two ends of an interval agree, nothing inside it changed, and it stays closed;
+where they differ its middle is asked, and both halves go on. It never takes more than d + 1 values, and 2 where the
+component is flat. The levels of the bisections of many ξ are asked together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goldstein.oracle import DOUBLE, Array, Query, Samples
+from goldstein.state import State
+
+Whole = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+ZERO = 1e-14 / DOUBLE  # rounding errors of v(0): a difference of fewer is none
+NEXT = 1e-15  # the least step of a coordinate, in parts of it: a few floating point numbers on
+AT_ONCE = 2**22  # numbers in one query, so that a level of many coordinates does not fill the memory
+
+
+def units(rng: np.random.Generator, k: int, d: int) -> Array:
+    """Draw k × d steps ±U(½, 3/2) with random signs, by which two effects cancel with probability zero."""
+    u = 2.0 * rng.random((k, d))
+    up = u >= 1.0
+    return np.where(up, u - 0.5, -0.5 - u)
+
+
+@dataclass
+class Walk(State):
+    """Where some walks start and end.
+
+    Attributes
+    ----------
+    base, top : ndarray, shape (1, d) or (k, d), and (k, d)
+        y, one row if it is the same for all walks, and y + h.
+    coordinates : ndarray, shape (m,)
+        The coordinates that a walk goes along, in its order; the others are fixed.
+    forced : ndarray, shape (k, m + 1), or None
+        How many of the coordinates before each had no choice of the sign of h_j; None: all had one.
+    """
+
+    base: Array
+    top: Array
+    coordinates: Whole
+    forced: Whole | None = None
+
+    def steps(self) -> Array:
+        """Return h, as it is after rounding, in the order of the walk; shape (k, m)."""
+        h = self.top - self.base
+        return h if self.coordinates.size == h.shape[1] else h[:, self.coordinates]
+
+
+def walk(y: Array, unit: Array, length: float, bounds: tuple[Array, Array] | None = None) -> Walk:
+    """Return the walks from y, shape (1, d) or (k, d), with steps `length` · `unit`, shape (k, d).
+
+    Within bounds, (lower, upper) of shape (d,), the sign of h_j is the one that stays inside, and a step is as long as
+    there is room for; coordinates whose bounds are equal are not walked along. Steps that would be lost in the rounding
+    of y are made longer.
+    """
+    d = y.shape[1]
+    h = unit * np.maximum(length, NEXT * np.abs(y))
+    if bounds is None:
+        return Walk(y, y + h, np.arange(d))
+    lower, upper = bounds
+    size = np.abs(h)
+    above = upper - y
+    below = y - lower
+    forced = (size > above) | (size > below)
+    inwards = np.where(above >= below, np.minimum(size, above), -np.minimum(size, below))
+    top = np.clip(y + np.where(forced, inwards, h), lower, upper)
+    coordinates = np.flatnonzero(lower < upper)
+    before = np.zeros((len(h), coordinates.size + 1), np.int64)
+    np.cumsum(forced[:, coordinates], axis=1, out=before[:, 1:])
+    return Walk(y, top, coordinates, before if before.any() else None)
+
+
+@dataclass
+class Sift(State):
+    """The bisection of some walks, a level at a time: `query`, evaluate, `tell`, until it is `over`.
+
+    Attributes
+    ----------
+    walk : Walk
+        Where the walks start and end.
+    samples : ndarray, shape (k, ...), or None
+        The ξ of each walk.
+    tolerance : float
+        An interval whose ends differ by no more stays closed, and its coordinates get the random-sign estimate
+        (v(hi) − v(lo))/h_j; not where the sign of an h_j in it was forced.
+    cap : int or None
+        Values for one ξ, at most; 2 at least. The intervals whose ends differ most are opened first, and those that
+        are left over keep the random-sign estimate.
+    roundoff : float
+        Relative rounding error of the values.
+    g : ndarray, shape (k, m)
+        The estimates so far, in the order of the walk.
+    first : ndarray, shape (k,)
+        v(0).
+    asked : ndarray, shape (k,)
+        Values that each ξ has taken.
+    failed : ndarray, shape (k,)
+        Walks on which a value failed; nothing more is asked of them.
+    drowned : ndarray, shape (k,)
+        Walks whose ends differ, but by no more than rounding.
+    steps : ndarray, shape (k, m)
+        h, in the order of the walk.
+    row, low, high, left, right : ndarrays, shape (intervals,)
+        The open intervals: of which walk, from where to where, and v there.
+    answers : ndarray
+        Values of the present level that were told already.
+    """
+
+    walk: Walk
+    samples: Any
+    tolerance: float
+    cap: int | None
+    roundoff: float
+    g: Array
+    first: Array
+    asked: Whole
+    failed: Mask
+    drowned: Mask
+    steps: Array
+    row: Whole
+    low: Whole
+    high: Whole
+    left: Array
+    right: Array
+    answers: Array
+    begun: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        walk: Walk,
+        samples: Samples | None = None,
+        tolerance: float = 0.0,
+        cap: int | None = None,
+        roundoff: float = DOUBLE,
+    ) -> Sift:
+        """Return the bisection of `walk` before anything is asked."""
+        k = len(walk.top)
+        if cap is not None and cap > walk.coordinates.size:
+            cap = None  # no walk takes more values than that
+        numbers = np.empty(0)
+        none = np.empty(0, np.int64)
+        return cls(
+            walk,
+            samples,
+            tolerance,
+            cap,
+            roundoff,
+            g=np.zeros((k, walk.coordinates.size)),
+            first=np.full(k, np.nan),
+            asked=np.zeros(k, np.int64),
+            failed=np.zeros(k, np.bool_),
+            drowned=np.zeros(k, np.bool_),
+            steps=walk.steps(),
+            row=none,
+            low=none,
+            high=none,
+            left=numbers,
+            right=numbers,
+            answers=numbers,
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether every interval is closed."""
+        return self.begun and not self.row.size
+
+    @property
+    def pending(self) -> int:
+        """Values that the present level still takes."""
+        level = self.row.size if self.begun else 2 * len(self.walk.top)
+        return level - self.answers.size
+
+    @property
+    def flat(self) -> Mask:
+        """Which walks were closed as a whole: their ends agree, or differ by no more than the tolerance."""
+        if self.g.shape[1] == 1:
+            return np.asarray(self.g[:, 0] == 0)
+        return np.asarray(self.asked == 2)
+
+    def query(self) -> Query:
+        """Return what to ask next: a level of the bisection, or as much of it as a query may hold."""
+        rows, reached = self._level()
+        d = self.walk.top.shape[1]
+        part = slice(self.answers.size, self.answers.size + max(1, AT_ONCE // d))
+        rows = rows[part]
+        samples = None if self.samples is None else self.samples[rows]
+        return Query(self._points(rows, reached[part]), samples, fresh=True)
+
+    def _level(self) -> tuple[Whole, Whole]:
+        """Return the walks of the values of this level, and how many of their coordinates are switched on."""
+        if self.begun:
+            return self.row, (self.low + self.high) // 2
+        k = len(self.walk.top)
+        rows = np.arange(k)
+        return np.concatenate([rows, rows]), np.repeat([0, self.walk.coordinates.size], k)
+
+    def _points(self, rows: Whole, reached: Whole) -> Array:
+        walk = self.walk
+        base = walk.base if len(walk.base) == 1 else walk.base[rows]
+        place = np.full(walk.top.shape[1], walk.coordinates.size, np.int32)  # in the walk; a fixed one is never reached
+        place[walk.coordinates] = np.arange(walk.coordinates.size, dtype=np.int32)
+        points = walk.top.take(rows, axis=0)
+        np.copyto(points, base, where=place >= reached.astype(np.int32)[:, None])
+        return points
+
+    def tell(self, values: Array) -> None:
+        """Take the values of the last query; not finite: failed."""
+        self.answers = np.concatenate([self.answers, values])
+        if self.pending:
+            return
+        rows, middle = self._level()
+        values = self.answers
+        self.answers = np.empty(0)
+        self.asked += np.bincount(rows, minlength=self.asked.size)
+        self.failed[rows[~np.isfinite(values)]] = True
+        if self.begun:
+            row = _woven(self.row, self.row)
+            low = _woven(self.low, middle)
+            high = _woven(middle, self.high)
+            left = _woven(self.left, values)
+            right = _woven(values, self.right)
+        else:
+            self.begun = True
+            left, right = values.reshape(2, -1)
+            self.first = left
+            with np.errstate(over="ignore", invalid="ignore"):
+                size = np.abs(right - left)
+            self.drowned = (size > 0) & (size <= ZERO * self.roundoff * np.abs(left))
+            row = rows[: left.size]
+            low = np.zeros(left.size, np.int64)
+            high = middle[left.size :]
+        self._sort(row, low, high, left, right)
+
+    def _sort(self, row: Whole, low: Whole, high: Whole, left: Array, right: Array) -> None:
+        """Keep the intervals that have to be opened; give the coordinates of the others their estimate."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = right - left
+        size = np.abs(difference)
+        differs = ~self.failed[row] & (size > ZERO * self.roundoff * np.abs(self.first[row]))
+        small = size <= self.tolerance
+        if self.walk.forced is not None:
+            small &= self.walk.forced[row, high] == self.walk.forced[row, low]
+        opened = differs & ~small & (high - low > 1)
+        if self.cap is not None:
+            opened &= self._affordable(row, size, opened, self.cap)
+        self._estimate(row, low, high, difference, differs & ~opened)
+        self.row = row[opened]
+        self.low = low[opened]
+        self.high = high[opened]
+        self.left = left[opened]
+        self.right = right[opened]
+
+    def _affordable(self, row: Whole, size: Array, wanted: Mask, cap: int) -> Mask:
+        """Return which intervals the cap leaves values for: those whose ends differ most, the first among equals."""
+        affordable = cap - self.asked
+        if (np.bincount(row[wanted], minlength=affordable.size) <= affordable).all():
+            return np.ones(row.size, np.bool_)
+        which = np.flatnonzero(wanted)
+        order = which[np.lexsort((which, -size[which], row[which]))]
+        owner = row[order]
+        rank = np.arange(order.size) - np.searchsorted(owner, owner)
+        kept = np.zeros(row.size, np.bool_)
+        kept[order[rank < affordable[owner]]] = True
+        return kept
+
+    def _estimate(self, row: Whole, low: Whole, high: Whole, difference: Array, closed: Mask) -> None:
+        """Give the coordinates of closed intervals (v(hi) − v(lo))/h_j: a leaf its difference, others a random sign."""
+        row = row[closed]
+        column = low[closed]
+        difference = difference[closed]
+        width = high[closed] - column
+        if (width > 1).any():
+            start = np.cumsum(width) - width
+            column = np.arange(int(width.sum())) + np.repeat(column - start, width)
+            row = np.repeat(row, width)
+            difference = np.repeat(difference, width)
+        with np.errstate(over="ignore"):
+            self.g[row, column] = difference / self.steps[row, column]
+
+    def gradients(self) -> Array:
+        """Return the estimates, one row a walk, as far as they go; zero along fixed coordinates. Shape (k, d)."""
+        walk = self.walk
+        d = walk.top.shape[1]
+        if walk.coordinates.size == d:
+            return self.g
+        whole = np.zeros((len(self.g), d))
+        whole[:, walk.coordinates] = self.g
+        return whole
+
+
+def _woven(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a_0, b_0, a_1, b_1, …"""
+    woven = np.empty(2 * a.size, a.dtype)
+    woven[0::2] = a
+    woven[1::2] = b
+    return woven
