@@ -83,16 +83,7 @@ class Box:
         return bool((lower <= upper).all())
 
     def scaled(self, scale: Array) -> Box:
-        """Return the same box in the coordinates x / scale; its points come back without leaving this one by rounding.
-
-        A side without any width keeps the nearest number, which may come back next to it.
-        """
-        lower = np.asarray(self.lower) / scale
-        upper = np.asarray(self.upper) / scale
-        inner_lower = np.where(lower * scale < np.asarray(self.lower), np.nextafter(lower, np.inf), lower)
-        inner_upper = np.where(upper * scale > np.asarray(self.upper), np.nextafter(upper, -np.inf), upper)
-        room = inner_lower <= inner_upper
-        return Box(np.where(room, inner_lower, lower), np.where(room, inner_upper, upper))
+        return Box(np.asarray(self.lower) / scale, np.asarray(self.upper) / scale)
 
 
 def linf_ball(

@@ -1,8 +1,8 @@
 """The methods, one file each; `METHODS` holds them by the name that `minimize` takes."""
 
 from goldstein.methods.auto import Auto
-from goldstein.methods.cma import BlockCMA
 from goldstein.methods.bfgs import BFGS
+from goldstein.methods.cma import BlockCMA
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus

@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from goldstein.methods.auto import Auto
-from goldstein.methods.cma import BlockCMA
 from goldstein.methods.bfgs import BFGS
+from goldstein.methods.cma import BlockCMA
 from goldstein.methods.cutting_plane import CuttingPlane
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, ClassVar
@@ -402,7 +402,15 @@ class _Compiled(MachineCode):
     def told(self, state: SiftState, completed: int) -> Step:
         return self.method._told(state, None, completed)  # type: ignore[no-any-return]
 
-    def run(self, state: SiftState, context: Context, iterations: int, limit: int | None, mean: Average | None) -> Bulk:
+    def run(
+        self,
+        state: SiftState,
+        context: Context,
+        iterations: int,
+        limit: int | None,
+        mean: Average | None,
+        stop: Callable[[], bool],
+    ) -> Bulk:
         from goldstein.compiled import sift as loop  # which needs numba
 
         method: Sift = self.method
