@@ -27,8 +27,8 @@ class Counters(State):
         Values and failures among the last thousand, roughly: both forget.
     magnitude, near : float, int
         Mean of |F| over the values of estimates, and how many those are: what probes see far away is not in it.
-    single, double : int
-        Values that tell something about their precision, see `evidence`.
+    single, double, half : int
+        Values that tell something about their precision, see `evidence` and `Tally`.
     coarsest : float
         Largest rounding error of a type in which an answer came.
     """
@@ -44,6 +44,7 @@ class Counters(State):
     single: int = 0
     double: int = 0
     coarsest: float = DOUBLE
+    half: int = 0
 
     def count(self, query: Query, answer: Answer, *, diagnostic: bool = False) -> Tally:
         """Count the answer of a query; return the tally of its values."""
@@ -69,6 +70,7 @@ class Counters(State):
             self.nfev_diagnostic += tally.asked
         self.single += tally.single
         self.double += tally.double
+        self.half += tally.half
         if tally.roundoff > self.coarsest:
             self.coarsest = tally.roundoff
         self._fails(tally.asked, tally.asked - tally.finite)
@@ -105,4 +107,5 @@ class Counters(State):
         """The same for certificates: what values have not shown, they do not have."""
         if self.double:
             return self.coarsest
-        return max(self.coarsest, SINGLE if self.single >= SHORT_VALUES else HALF)
+        halves = not self.single and self.half >= SHORT_VALUES
+        return max(self.coarsest, HALF if halves else SINGLE)

@@ -29,6 +29,8 @@ class Tally:
         Values that tell something about their precision: those that fit into float32, and those that do not.
     roundoff : float
         Relative rounding error of the type in which they came.
+    half : int
+        Values that are not whole and yet so short that they may be of half precision; 0 if any is longer.
     """
 
     asked: int = 0
@@ -39,6 +41,7 @@ class Tally:
     single: int = 0
     double: int = 0
     roundoff: float = DOUBLE
+    half: int = 0
 
     @classmethod
     def of(cls, values: Array, roundoff: float = DOUBLE, *, precise: bool = False) -> Tally:
@@ -47,11 +50,15 @@ class Tally:
         finite = values if numbers.all() else values[numbers]
         if not finite.size:
             return cls(len(values), roundoff=roundoff)
-        single, double = (0, 0) if precise else evidence(finite)
+        single, double, half = (0, 0, 0)
+        if not precise:
+            single, double = evidence(finite)
+            if not single and not double:
+                half = int(np.count_nonzero(finite != np.floor(finite)))
         with np.errstate(over="ignore", invalid="ignore"):
             total = float(finite.sum())
             magnitude = float(np.abs(finite).sum())
-        return cls(len(values), finite.size, total, magnitude, float(finite.min()), single, double, roundoff)
+        return cls(len(values), finite.size, total, magnitude, float(finite.min()), single, double, roundoff, half)
 
 
 def evidence(values: Array) -> tuple[int, int]:
