@@ -1,8 +1,8 @@
 """The committed results still stand: some of their cells, computed again, are what the files say.
 
-Losses are recorded to seven digits, so that they are compared to six. The defaults came out otherwise on another
-processor with the same code and the same packages (a last bit that differs moves a later step across a kink), so that
-those are compared by their means over seeds.
+Losses are recorded to seven digits, so that they are compared to six. The defaults came out otherwise when they were
+computed again with the same code and the same packages; why was not found (a last bit that differs on another
+processor may move a later step across a kink), so that those are compared by their means over seeds.
 """
 
 import ast
