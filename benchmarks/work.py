@@ -98,7 +98,7 @@ def attacked(network, name: str) -> None:
 
 
 WORK = {f"compiled, {SVM}: {name}": partial(compiled, name) for name in METHODS}
-WORK |= {f"compiled, {CHEAP}, d = {d:,}: {name}": partial(cheap, d, name, 100_000_000 // d // 10)
+WORK |= {f"compiled, {CHEAP}, d = {d:,}: {name}": partial(cheap, d, name, 100_000_000 // d)
          for d in (1_000, 10_000, 100_000) for name in ("gfm", "gfm+")}  # fmt: skip
 WORK |= {f"plain, batch {batch}, d = 1,000": partial(plain, batch) for batch in (1, 100)}
 WORK |= {f"attack, dense network: {name}": partial(attacked, model, name) for name in ATTACKS}
