@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,7 +95,9 @@ class Counters(State):
     @property
     def failing(self) -> bool:
         """Whether more than half of the recent values fail, beyond what chance explains (three standard errors)."""
-        return self.window >= 100 and self.window_failed > 0.5 * self.window + 1.5 * np.sqrt(self.window)
+        if self.window_failed <= 0.5 * self.window:
+            return False
+        return self.window >= 100 and self.window_failed > 0.5 * self.window + 1.5 * math.sqrt(self.window)
 
     @property
     def roundoff(self) -> float:
