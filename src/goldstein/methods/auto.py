@@ -4,7 +4,7 @@
 kind     how it shows                                            what runs
 ======== ======================================================= ==================================================
 exact    no noise, no jumps                                      BFGS, raced against CMA-ES
-replayed F(·; ξ) is continuous, and ξ can be replayed            sifting, its radius chosen by races
+replayed F(·; ξ) is continuous, and ξ can be replayed            sifting, raced against CMA-ES in doubt
 jumps    F(·; ξ) jumps, or does not change where it was probed   CMA-ES in blocks, a ξ for each block
 fresh    every call has noise of its own                         CMA-ES in blocks
 ======== ======================================================= ==================================================
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import sqrt
 from typing import ClassVar
 
 from goldstein import arguments
@@ -22,7 +23,7 @@ from goldstein.methods.cma import JUDGING, BlockCMA
 from goldstein.methods.duel import Duel
 from goldstein.methods.kernel import obstacle
 from goldstein.methods.method import Context, Kernel, Method, MethodState, Needs, Refusal, Step, any_iterate
-from goldstein.methods.raced import RacedSift
+from goldstein.methods.sift import Sift, batch_for, growth_for
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, REPLAYED, Survey
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
@@ -67,6 +68,8 @@ class AutoState(StagedState):
         x0.
     kind, radius, doubt
         What the survey found: which kind of function, its length scale, and whether it may jump.
+    evals : int
+        What is left for the method that was chosen.
     remark : str
         What was seen and chosen, in words.
     """
@@ -74,6 +77,7 @@ class AutoState(StagedState):
     origin: Array = None  # type: ignore[assignment]
     kind: str = ""
     radius: float = 1.0
+    evals: int = 0
     doubt: bool = False
     remark: str = "auto was still looking at the function."
 
@@ -148,7 +152,7 @@ class Auto(Staged):
     def _method(self, state: AutoState) -> Method:
         if state.stage == 1:
             return _surveying(self.kind or "")
-        return _chosen(state.kind, state.radius, state.doubt)
+        return _chosen(state.kind, state.radius, state.x.size, state.evals, state.doubt)
 
     def _share(self, state: AutoState, context: Context) -> Context:
         stage = self._rest(state, context)
@@ -180,6 +184,7 @@ class Auto(Staged):
             kind = JUMPS
             reason = "the budget is too small for gradients"
         state.kind = kind
+        state.evals = _budget(state.x.size, context) - context.nfev
         cost = context.nfev
         self._enter(state, context, state.origin if x is None else x)
         state.remark = f'auto took {cost} evaluations to see that the kind is "{kind}": {reason}.'
@@ -190,7 +195,7 @@ class Auto(Staged):
             return Refusal(reason)
         if not isinstance(oracle, FiniteSum):
             return Refusal("auto has machine code for sums only; without noise it runs methods that have none.")
-        return StagedKernel(self, oracle, RacedSift(1.0))
+        return StagedKernel(self, oracle, Sift(1.0))
 
 
 @lru_cache(maxsize=8)
@@ -199,12 +204,13 @@ def _surveying(kind: str) -> Surveying:
 
 
 @lru_cache(maxsize=64)
-def _chosen(kind: str, radius: float, doubt: bool) -> Method:
+def _chosen(kind: str, radius: float, d: int, evals: int, doubt: bool) -> Method:
     """Return the method for a kind of function; the same object for the same arguments."""
     if kind == EXACT:
         return Duel(BFGS(radius), BlockCMA())
     if kind == REPLAYED:
-        return Duel(RacedSift(radius), BlockCMA()) if doubt else RacedSift(radius)
+        sifting = Sift(radius / sqrt(d), batch_size=batch_for(evals, d), growth=growth_for(evals, d))
+        return Duel(sifting, BlockCMA()) if doubt else sifting
     return BlockCMA()
 
 

@@ -3,11 +3,11 @@
 1. repeats (only where there is no ξ): do all calls at x0 give the same value? if not, it is fresh noise
 2. near: F at c ± rw and at c, r = 1e-6, 1e-4, 1e-2 of the length of x0, for the same few (w, ξ); c is x0, or beside it
    where a bound is near; the differences say how steep F is, and whether x0 lies on a kink
-3. farther, only while nothing has changed yet: r = 0.1, 0.3, 1, 3
+3. farther, only while nothing has changed yet: r = 0.1, 0.3, 1
 4. walks: along a few w, in eight pieces; the piece of the largest change is bisected: a jump keeps its height, a slope
    does not
 5. for functions without jumps: the radius at which the even part |F₊ + F₋ − 2F₀|, which is kinks and curvature, is half
-   of the odd part |F₊ − F₋|, which is slope; farther outwards only while it is smaller
+   of the odd part |F₊ − F₋|, which is slope, along half of the directions; farther outwards only while it is smaller
 
 No query lies farther from x0 than one of these steps asks for.
 """
@@ -36,7 +36,7 @@ FRESH = "fresh"
 KINDS = (EXACT, REPLAYED, JUMPS, FRESH)
 
 NEAR = (1e-6, 1e-4, 1e-2)  # first radii, in lengths of x0
-FARTHER = (0.1, 0.3, 1.0, 3.0)
+FARTHER = (0.1, 0.3, 1.0)
 PAIRS_SHARE, FEWEST_PAIRS, MOST_PAIRS = 300, 2, 10  # directions: one for so many evaluations, within limits
 REPEATS_SHARE, MOST_REPEATS = 100, 44  # 0.9⁴⁴ = 1 %: noise in a tenth of the calls is seen
 STRIDE = 0.5  # length of a walk, in lengths of x0
@@ -44,7 +44,7 @@ PIECES = 8  # of a walk
 HALVINGS = 8  # of its largest piece: a slope is then 1/256 of what it was
 KEPT = 0.25  # share of a change that a jump has kept
 STEEPER = 3.0  # slopes at different radii that differ by such a factor are a vote for jumps
-BENT = 0.5  # even over odd part at the radius of kinks
+BENT = 0.5  # even over odd part at the radius of kinks, in half of the directions
 ON_KINK = 0.05  # even over odd part at the smallest radius: x0 lies on a kink
 KINK_RADIUS = 0.01  # radius taken then, in lengths of x0
 BISECTIONS = 3  # on log r
@@ -278,8 +278,10 @@ class Survey(State):
     def _take_bend(self, r: float, plus: Array, minus: Array) -> bool:
         """Take pairs into the search for the length scale; return whether F looked bent."""
         odd, even = _parts(plus, minus, self.here)
-        failed = not odd.size
-        bent = failed or bool(even.sum() > BENT * odd.sum() and even.mean() > self.rounding)
+        changing = np.maximum(odd, even) > self.rounding
+        bent = not odd.size
+        if changing.any():
+            bent = bool(np.mean(even[changing] > BENT * odd[changing]) >= 0.5)
         if bent:
             self.high = min(self.high, r)
         elif r < self.high:
