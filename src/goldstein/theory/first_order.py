@@ -77,7 +77,7 @@ def ingd(p: Goal) -> Plan:
     places = ceil(4 * p.gap / (p.delta * epsilon))  # a move lowers f by more than δε/4, and the last x has none
     segments = ceil(math.log(places / p.failure_probability))  # one fails with probability 1/18 < 1/e
     inner = ceil(48 * p.L**2 / epsilon**2) * segments
-    settings = {"delta": p.delta, "epsilon": p.epsilon, "lipschitz": p.L}
+    settings: dict[str, Any] = {"delta": p.delta, "epsilon": p.epsilon, "lipschitz": p.L}
     note = "the gradient must satisfy ⟨∇f(x), v⟩ = f'(x; v) along the steps taken"
     gradients = places * (1 + inner)
     return _certifying(p, INGD(**settings), settings, places, gradients, 1 + gradients, note)  # f(x0), and the tests
@@ -89,7 +89,8 @@ def pingd(p: Goal) -> Plan:
     places = ceil(4 * p.gap / (p.delta * epsilon))
     inner = ceil(64 * p.L**2 / epsilon**2) * ceil(2 * math.log(places / p.failure_probability))
     t = epsilon**2 / (128 * p.L**2)
-    settings = {"delta": p.delta, "epsilon": p.epsilon, "perturb_radius": min(1e-8, math.sqrt(t * (2 - t)) / 2)}
+    perturbed = min(1e-8, math.sqrt(t * (2 - t)) / 2)
+    settings: dict[str, Any] = {"delta": p.delta, "epsilon": p.epsilon, "perturb_radius": perturbed}
     gradients = places * (1 + inner)
     return _certifying(p, PINGD(**settings), settings, places, gradients, 1 + gradients)
 
@@ -108,7 +109,7 @@ def cutting_plane(p: Goal) -> Plan:
     cuts = ceil(8 * p.d * math.log(8 * p.L / epsilon))
     share, N, log = epsilon / (6 * p.L + 3 * epsilon), places * cuts, -math.log(p.failure_probability)
     draws = ceil((N + log + math.sqrt(log**2 + 2 * N * log)) / share)
-    settings = {"delta": p.delta, "epsilon": p.epsilon}
+    settings: dict[str, Any] = {"delta": p.delta, "epsilon": p.epsilon}
     gradients, values = places + draws, 1 + places + N
     return _certifying(p, CuttingPlane(**settings), settings, places, gradients, values)
 
