@@ -114,6 +114,21 @@ def test_a_gradient_takes_at_most_d_plus_one_values_all_within_rho_of_its_point(
             centre = None
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_no_round_asks_for_more_than_the_limit(name):
+    """A round that does not fit is not asked for, and can be asked for later."""
+    run = EVERY[name].start(np.full(D, 0.3), rng=1)
+    for _ in range(40):
+        query = run.ask()
+        if query is None:
+            break
+        if run.state.sifted.bisection is not None:
+            assert run.ask(len(query) - 1) is None
+            query = run.ask(len(query))
+        run.tell(query, l1(query.points))
+    assert run.nfev > 10
+
+
 @pytest.mark.parametrize("name", NOISY)
 def test_all_values_of_a_gradient_carry_the_same_noise_and_a_flat_component_takes_two(name):
     run = NOISY[name].start(np.zeros(D), rng=0, n=40)
