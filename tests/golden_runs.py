@@ -432,6 +432,8 @@ def add_settings() -> None:
     run("CuttingPlane", rosenbrock, gs.CuttingPlane(0.05, 0.1))
     run("O2NC", finite_sum_rows, gs.O2NC(0.2, 10))
     run("O2NC ogd", maxq, gs.O2NC(0.2, 10, step_size=0.05, learner="ogd"))
+    run("O2NC sifted", finite_sum_rows, gs.O2NC(0.2, 10, gradients="sift"))
+    run("PINGD sifted", rosenbrock, gs.PINGD(0.05, 0.1, gradients="sift"))
 
 
 def add_places() -> None:
