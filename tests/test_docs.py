@@ -47,6 +47,8 @@ def test_every_class_and_function_that_users_call_shows_an_example(name):
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_the_sessions_in_the_texts_run_and_the_programs_compile(path):
+    if path.stem in OPTIONAL:
+        pytest.importorskip(path.stem)
     assert doctest.testfile(str(path), module_relative=False).failed == 0
     for program in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL):
         if ">>>" not in program:

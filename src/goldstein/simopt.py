@@ -36,7 +36,7 @@ try:
         VariableType,
     )
 except ModuleNotFoundError as error:
-    raise ImportError("goldstein.simopt needs SimOpt: pip install 'goldstein[simopt]'.", name=error.name) from error
+    raise ImportError("goldstein.simopt needs SimOpt: pip install 'goldstein[simopt]'.", name="simopt") from error
 
 FIRST_MACROREPLICATION = 3  # streams 0, 1 and 2 are for post-replications, the bootstrap and overhead
 KEPT = 1024  # seeds whose generators are kept: finding the place of one takes half a millisecond
