@@ -23,7 +23,7 @@ from goldstein.methods.cma import JUDGING, BlockCMA
 from goldstein.methods.duel import Duel
 from goldstein.methods.kernel import obstacle
 from goldstein.methods.method import Context, Kernel, Method, MethodState, Needs, Refusal, Step, any_iterate
-from goldstein.methods.sift import Sift, batch_for, growth_for
+from goldstein.methods.sift import START, Sift, batch_for, growth_for
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, REPLAYED, Survey
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
@@ -209,7 +209,7 @@ def _chosen(kind: str, radius: float, d: int, evals: int, doubt: bool) -> Method
     if kind == EXACT:
         return Duel(BFGS(radius), BlockCMA())
     if kind == REPLAYED:
-        sifting = Sift(radius / sqrt(d), batch_size=batch_for(evals, d), growth=growth_for(evals, d))
+        sifting = Sift(START * radius / sqrt(d), batch_size=batch_for(evals, d), growth=growth_for(evals, d))
         return Duel(sifting, BlockCMA()) if doubt else sifting
     return BlockCMA()
 
