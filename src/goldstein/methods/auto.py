@@ -27,6 +27,7 @@ from goldstein.methods.sift import START, Sift, batch_for, growth_for
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, REPLAYED, Survey
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
+from goldstein.projection import Box
 
 FEWEST = 60  # evaluations below which a survey would cost too much of them
 GRADIENTS = 3  # BFGS must be able to afford so many
@@ -183,6 +184,9 @@ class Auto(Staged):
         if kind == EXACT and small:
             kind = JUMPS
             reason = "the budget is too small for gradients"
+        if kind == EXACT and not (context.project is None or isinstance(context.project, Box)):
+            kind = JUMPS
+            reason = f"{reason}, but BFGS takes no set other than a box"
         state.kind = kind
         state.evals = _budget(state.x.size, context) - context.nfev
         cost = context.nfev

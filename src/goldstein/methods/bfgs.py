@@ -37,6 +37,7 @@ FLATTER = 100.0  # factor between steps of differences that are all exactly 0
 MOST_NUMBERS = 2**22  # in one query, and in a whole inverse Hessian
 LEAST = 1e-290  # curvature that has an inverse
 PAIRS = 30  # of the limited-memory form
+REACH = 4.0  # length of a step, in what was travelled so far, in lengths of x0 or in radii
 
 
 @dataclass
@@ -75,6 +76,8 @@ class LineSearch(State):
         g·p.
     t, low, high : float
         The trial, and between which t it lies.
+    most : float
+        The longest t.
     trials : int
         How many there were.
     reached, reached_value
@@ -83,7 +86,8 @@ class LineSearch(State):
 
     direction: Array
     slope: float
-    t: float = 1.0
+    most: float
+    t: float
     low: float = 0.0
     high: float = np.inf
     trials: int = 0
@@ -97,6 +101,8 @@ class BFGSState(MethodState):
 
     Attributes
     ----------
+    origin : ndarray, shape (d,)
+        x0.
     point, fun : ndarray of shape (d,), float
         The iterate x_k and f(x_k).
     phase : str
@@ -120,6 +126,7 @@ class BFGSState(MethodState):
         What is wrong with the function, in words.
     """
 
+    origin: Array = None  # type: ignore[assignment]
     point: Array = None  # type: ignore[assignment]
     fun: float = np.nan
     phase: str = "value"
@@ -156,7 +163,7 @@ class BFGS(Method):
         5           if f(x + tp) > f(x) + 1e-4 t g·p: t becomes the upper end
         6           else if (f(x + (t+e)p) − f(x + tp))/e < 0.5 g·p: t becomes the lower end
         7           else leave
-        8           t = the middle, or twice the lower end while there is no upper one
+        8           t = the middle, or twice the lower end while there is no upper one, ‖tp‖ ≤ 4 max(‖x − x0‖, ‖x0‖, r)
         9       s = tp;  x = x + s;  g⁺ = differences at x;  y = g⁺ − g;  g = g⁺
         10      if s·y ≥ 0.1 t |g·p|: H = max(1, s·y / y·Hy) H                  # Al-Baali 1998
         11          H = (I − ρ s yᵀ) H (I − ρ y sᵀ) + ρ s sᵀ, ρ = 1/s·y          # Nocedal and Wright, eq. 6.17
@@ -225,7 +232,7 @@ class BFGS(Method):
         if not (context.project is None or isinstance(context.project, Box)):
             kind = type(context.project).__name__.lstrip("_")
             raise ValueError(f"{self.name} takes bounds but no other set, got a projection of type {kind}; use gfm.")
-        return BFGSState(x, point=x, inverse=self._inverse(x.size), length=FIRST * self.radius)
+        return BFGSState(x, origin=x, point=x, inverse=self._inverse(x.size), length=FIRST * self.radius)
 
     def _inverse(self, d: int) -> InverseHessian:
         if self.memory is not None:
@@ -453,7 +460,9 @@ class BFGS(Method):
         slope = float(g @ p)
         if not (slope < 0 and np.isfinite(p).all()):
             return self._fail(state, context)
-        state.search = LineSearch(p, slope)
+        travelled = norm(state.point - state.origin)
+        most = REACH * max(travelled, norm(state.origin), self.radius) / norm(p)  # no leap into the unknown
+        state.search = LineSearch(p, slope, most, min(1.0, most))
         state.differences = None
         state.phase = "search"
         return 0
@@ -474,12 +483,13 @@ class BFGS(Method):
             search.reached_value = value
             if not (ahead - value) / (beyond - t) < CURVATURE * search.slope:  # line 6
                 return self._accept(state, context)
-        if search.trials >= TRIALS and search.reached is not None:
+        if search.reached is not None and (search.trials >= TRIALS or search.low == search.most):
             return self._accept(state, context)
         unseen = t * -search.slope < state.roundoff * abs(state.fun)  # a descent would be lost in rounding
         if search.reached is None and (unseen or search.trials >= TRIALS):
             return self._fail(state, context)
-        search.t = 2 * search.low if search.high == np.inf else (search.low + search.high) / 2  # line 8
+        twice = min(2 * search.low, search.most)
+        search.t = twice if search.high == np.inf else (search.low + search.high) / 2  # line 8
         return 0
 
     def _accept(self, state: BFGSState, context: Context) -> int:
