@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import sqrt
 from typing import ClassVar
 
 from goldstein import arguments
@@ -22,8 +21,8 @@ from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cma import JUDGING, BlockCMA
 from goldstein.methods.duel import Duel
 from goldstein.methods.kernel import obstacle
-from goldstein.methods.method import Context, Kernel, Method, MethodState, Needs, Refusal, Step, any_iterate
-from goldstein.methods.sift import START, Sift, batch_for, growth_for
+from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Needs, Refusal, Step, any_iterate
+from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, REPLAYED, Survey
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
@@ -80,7 +79,7 @@ class AutoState(StagedState):
     radius: float = 1.0
     evals: int = 0
     doubt: bool = False
-    remark: str = "auto was still looking at the function."
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -172,10 +171,11 @@ class Auto(Staged):
             self._choose(state, context, FRESH, "a point asked for again gave another value", step.x)
             step.x = state.inner.x
             step.candidates = None
-        found = step.candidates or {"last iterate": step.x, "start point": state.origin}
+        found = step.candidates or {"last iterate": step.x, START: state.origin}
         *names, _ = found
-        step.candidates = {**{name: found[name] for name in names}, "start point": state.origin}
-        step.remarks = {"choice": state.remark, **(step.remarks or {})}
+        step.candidates = {**{name: found[name] for name in names}, START: state.origin}
+        if state.remark:
+            step.remarks = {"choice": state.remark, **(step.remarks or {})}
         return step
 
     def _choose(self, state: AutoState, context: Context, kind: str, reason: str, x: Array | None = None) -> None:
@@ -213,7 +213,7 @@ def _chosen(kind: str, radius: float, d: int, evals: int, doubt: bool) -> Method
     if kind == EXACT:
         return Duel(BFGS(radius), BlockCMA())
     if kind == REPLAYED:
-        sifting = Sift(START * radius / sqrt(d), batch_size=batch_for(evals, d), growth=growth_for(evals, d))
+        sifting = Sift(radius_for(radius, d), batch_size=batch_for(evals, d), growth=growth_for(evals, d))
         return Duel(sifting, BlockCMA()) if doubt else sifting
     return BlockCMA()
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.methods.ladder import Ladder, widths
-from goldstein.methods.method import Context, Method, MethodState, Needs, Step, any_iterate
+from goldstein.methods.method import START, Context, Method, MethodState, Needs, Step, any_iterate
 from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
@@ -446,7 +446,7 @@ class BlockCMA(Method):
             state.x = points[first].copy()
 
     def _told(self, state: CMAState, offer: Array | None, completed: int) -> Step:
-        candidates = {"last mean": state.mean, "start point": state.origin}
+        candidates = {"last mean": state.mean, START: state.origin}
         if state.lowest < np.inf:
             candidates = {"lowest point seen": state.x, **candidates}
         elif state.weight:

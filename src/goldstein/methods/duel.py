@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein.methods.judging import Judging, JudgingState, Jury, paired
-from goldstein.methods.method import Context, Kernel, Method, Needs, Refusal, Step, any_iterate
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Refusal, Step, any_iterate
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import DOUBLE, Array, Oracle, Query
 from goldstein.state import State
@@ -154,7 +154,7 @@ class Duel(Staged):
         step.x = best.x
         step.candidates = best.candidates
         if not context.noisy or not best.candidates:
-            step.candidates = {"lowest point seen": best.x, "start point": state.origin}
+            step.candidates = {"lowest point seen": best.x, START: state.origin}
         return step
 
     def _best(self, state: DuelState, noisy: bool) -> Contender:

@@ -49,9 +49,9 @@ class Step(State):
         What the run has shown to be wrong: short key -> sentence. The user is warned once of each.
     remarks : mapping or None
         What the method chose or found on the user's behalf: short key -> sentence. The last of each key goes into the
-        message.
+        message; each "choice" also into the history.
     candidates : mapping or None
-        For the output rule "choice": name -> point, the start last.
+        For the output rule "choice": name -> point, the start last, as "start point".
     underway : bool
         This was a part of an iteration that goes on; criteria look when it is over, as they do with machine code.
     noisy : str
@@ -225,6 +225,7 @@ class Context:
         return x if self.project is None else self.project(x, margin)
 
 
+START = "start point"  # the name of x0 among candidates
 TARGET = 0.1  # ε of guessed settings, in lengths of the gradients around x0
 TRAVEL = 5  # radii that a run with guessed settings must be able to travel
 

@@ -41,7 +41,7 @@ DENSE = 100  # coordinates beyond which the tolerance shrinks, so that closed in
 CAP_SHARE, CAP_LEAST = 40, 4  # one part in so many of the budget for one ξ, and so many values at least
 SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
 SEEN = 50  # so many components tell how large gradients are, beside which rounding is judged
-START = 1.4  # R that is guessed, in radii of kinks over √d
+FIRST = 1.4  # R that is guessed, in radii of kinks over √d
 GROWTH = 2.0  # and how it grows: the best R is about this many times the distance to the solution
 LONG, LONGER = 3000, 0.25  # more gradients than this forgive a large radius: the growth rises with this power of them
 ITERATIONS = 10_000  # a guessed batch leaves so many, even if all components are dense
@@ -518,6 +518,11 @@ class _Compiled(MachineCode):
 def batch_for(evals: int, d: float) -> int:
     """Return how many ξ to take at once: larger batches are faster, but leave fewer iterations."""
     return int(min(max(evals // (ITERATIONS * (d + 1)), 1), LARGEST_BATCH))
+
+
+def radius_for(kink: float, d: float) -> float:
+    """Return a first R for a function that stops looking linear at the radius `kink`."""
+    return FIRST * kink / sqrt(d)
 
 
 def growth_for(evals: int, d: float) -> float:

@@ -400,14 +400,14 @@ class Survey(State):
 
 
 def _length(x0: Array, context: Context) -> float:
-    """Return the length in which radii are measured: that of x0, or of the box where that is smaller or x0 = 0."""
+    """Return the length in which radii are measured: that of x0 (of ones if x0 = 0), or of a box that is smaller."""
     length = float(np.linalg.norm(x0))
     if isinstance(context.project, Box):
         wide = np.broadcast_to(widths(context.project), x0.shape)
         across = float(np.linalg.norm(wide)) / 2
         if np.isfinite(across) and across > 0:
             return min(length, across) or across
-    return length or 1.0
+    return length or sqrt(x0.size)
 
 
 def _both(centre: Array | None, steps: Array) -> Array:

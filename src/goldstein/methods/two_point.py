@@ -17,7 +17,7 @@ import numpy as np
 from goldstein.estimate.smoothing import sphere
 from goldstein.methods.judging import paired
 from goldstein.methods.kernel import MachineCode, obstacle
-from goldstein.methods.method import Context, Kernel, Method, Needs, Refusal, Step, any_iterate
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Refusal, Step, any_iterate
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
 from goldstein.norms import HUGE
@@ -25,7 +25,7 @@ from goldstein.oracle import Array, Oracle, Query
 from goldstein.state import State
 from goldstein.steps import Calibrated, Travel
 
-START = 0.25  # radius of the first race, in kink radii: the middle of where the best radius was found to lie
+FIRST = 0.25  # radius of the first race, in kink radii: the middle of where the best radius was found to lie
 FACTOR = 3.0  # ratio of neighbouring radii: the loss is flat within a factor 2 of the best
 RACES = 5  # races at most: from a hundredth of the kink radius to twenty of it
 RACE, RACE_MOST, RACE_EACH = 0.005, 0.03, 15  # pairs of a race: 0.5 % of all, or 15 a coordinate, 3 % at most
@@ -167,7 +167,7 @@ class TwoPoint(Method):
             noise=(state.delta, state.power / max(state.directions, 1)) if running else (0.0, 0.0),
             directions=state.directions,
             remarks={"settings": state.remark},
-            candidates={"last iterate": standing, "best of the races": state.best, "start point": state.origin},
+            candidates={"last iterate": standing, "best of the races": state.best, START: state.origin},
         )
         step.x = standing
         return step
@@ -200,7 +200,7 @@ class TwoPoint(Method):
 
     def _begin_races(self, state: TwoPointState, context: Context) -> None:
         state.floor = max(state.probe.floor * state.x.size, 10 * ROUNDING * float(np.linalg.norm(state.x)))
-        state.radius = START * state.probe.radius
+        state.radius = FIRST * state.probe.radius
         left = (self._budget(context) - context.nfev) // 2
         pairs = int(min(max(RACE * left, RACE_EACH * state.x.size), RACE_MOST * left))
         if pairs < 5:

@@ -163,8 +163,9 @@ def choose(judged: dict[str, Array], *, exact: bool) -> str:
 def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) -> str:
     """Return the first candidate, unless a later one is lower by a standard error of the difference.
 
-    `exact` means are f itself, and any difference is clear; `cut` compares means of values between their 5 % and 95 %
-    quantiles, because noise that does not cancel may have heavy tails.
+    `exact` means are f itself, and any difference is clear, but no difference leaves the start, which is the last one;
+    `cut` compares means of values between their 5 % and 95 % quantiles, because noise that does not cancel may have
+    heavy tails.
     """
     names = [name for name, values in judged.items() if np.isfinite(values).any()]
     if not names:
@@ -180,6 +181,9 @@ def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) ->
         mean, error = mean_and_error(difference, exact=exact)
         if mean < -np.nan_to_num(error):
             chosen = name
+    start = list(judged)[-1]
+    if exact and np.array_equal(judged[chosen], judged[start]):
+        return start
     return chosen
 
 

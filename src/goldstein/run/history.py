@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -37,6 +37,13 @@ class Row(NamedTuple):
 COLUMNS = Row._fields
 
 
+class Choice(NamedTuple):
+    """What a method chose by itself, and after how many values."""
+
+    nfev: int
+    sentence: str
+
+
 class History(Mapping[str, Array]):
     """Columns of equal length, by name or as attributes: `history.nfev`, `history["fun"]`, `dict(history)`.
 
@@ -50,6 +57,8 @@ class History(Mapping[str, Array]):
         Norm of the last estimate of ∇f_δ, and the last step size.
     monitor : ndarray
         What the user's `monitor(x)` returned; NaN without one.
+    choices : list of Choice
+        What the method chose by itself ("auto"), each with the number of values before it.
     """
 
     nfev: Array
@@ -61,9 +70,10 @@ class History(Mapping[str, Array]):
     nfail: Array
     monitor: Array
 
-    def __init__(self, columns: Mapping[str, list[float]]) -> None:
+    def __init__(self, columns: Mapping[str, list[float]], choices: Iterable[tuple[int, str]] = ()) -> None:
         self._columns = {name: np.array(columns[name], dtype=np.int64 if name in COUNTS else float) for name in COLUMNS}
         self.__dict__.update(self._columns)
+        self.choices = [Choice(*choice) for choice in choices]
 
     def __getitem__(self, name: str) -> Array:
         return self._columns[name]
@@ -128,6 +138,7 @@ class Recorder(Window):
     bounded: bool = False
     due: float = 0.0
     columns: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
+    choices: list[tuple[int, str]] = field(default_factory=list)
 
     @classmethod
     def over(cls, max_evals: int | None, *, seldom: bool = False) -> Recorder:
@@ -154,7 +165,8 @@ class Recorder(Window):
 
     def copy(self) -> Recorder:
         """Return a recorder that does not change with this one."""
-        return replace(self, columns={name: list(column) for name, column in self.columns.items()})
+        columns = {name: list(column) for name, column in self.columns.items()}
+        return replace(self, columns=columns, choices=list(self.choices))
 
     def record(self, **row: float) -> None:
         """Keep a record and set when the next is due."""

@@ -17,7 +17,7 @@ import numpy as np
 from goldstein.caution import warn
 from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
-from goldstein.methods.method import Context, Kernel, Method, MethodState, Refusal, Step
+from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Refusal, Step
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
 from goldstein.projection import Box, Projection, described
@@ -391,6 +391,9 @@ class Session:
             self._take_as_noisy(step.noisy)
             self._settle()
         if step.remarks:
+            choice = step.remarks.get("choice")
+            if choice is not None and choice != self.remarks.get("choice"):
+                self.recorder.choices.append((self.counters.nfev, choice))
             self.remarks.update(step.remarks)
         if step.notices:
             self._complain(step.notices)
@@ -494,6 +497,8 @@ class Session:
         answer = yield from self._counted(closing)
         if len(points) > 1:
             self.notes.append(f"The answer is the {answer.name}, by {answer.samples} fresh values of each candidate.")
+        if answer.name == START:
+            self.notes.append(f"Nothing lower than the start was found in {self.counters.nfev} evaluations.")
         result = self.result(status)
         result.x = answer.x
         result.fun = answer.fun
@@ -590,7 +595,7 @@ class Session:
             status=status,
             message=" ".join([*reason, *notes]),
             method=self.method,
-            history=History(self.recorder.columns),
+            history=History(self.recorder.columns, self.recorder.choices),
         )
 
     def broken_off(self, query: Query, started: int) -> None:
