@@ -51,11 +51,6 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
 	$(BIN)/python -m benchmarks
 
-study-peers: peers-of-the-study
-.PHONY: peers-of-the-study
-peers-of-the-study: $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
-
 $(STUDIES): study-%: $(STAMP)
 	$(BIN)/python -m studies $* $(ARGS)
 

@@ -16,8 +16,10 @@ from studies.peers.task import NONE, Cell, Task, start
 
 # Every third name of the alphabet: constants may be chosen on these, with seeds that do not report.
 TUNED = frozenset(
-    ("active_faces", "cb2", "chained_crescent1", "chained_mifflin2", "cone", "gill")
-    + ("l1", "maxl", "mifflin1", "ridge", "shell", "wolfe")
+    (
+        *("active_faces", "cb2", "chained_crescent1", "chained_mifflin2", "cone", "gill"),
+        *("l1", "maxl", "mifflin1", "ridge", "shell", "wolfe"),
+    )
 )
 FIXED = ("cb2", "demyanov_malozemov", "mifflin1", "ql", "wolfe", "rosen_suzuki", "shor", "el_attar", "gill", "maxquad",
          "steiner2")  # fmt: skip

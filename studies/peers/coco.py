@@ -22,7 +22,6 @@ from studies.peers.task import FRESH, NONE, Cell, Task
 INSTANCES = (3, 4, 5)
 SIGMA = 2.0  # COCO's own choice for pycma on its region [−5, 5]^d
 FIRST, PER_FUNCTION = 101, 3  # a function with Gaussian, uniform and Cauchy noise, one after another
-MODERATE = 6  # that many of the first problems have moderate noise
 LARGE = (1, 2, 5, 8, 10, 12, 13, 14, 15, 17, 20, 21)
 REPEATS = 101
 
@@ -84,17 +83,17 @@ def _large_task(function: int, instance: int) -> Task:
 
 
 def noise_free_gap(function: int, d: int, instance: int, x: Array) -> float:
-    """Return f(x) − f* without noise, to about 1e-8.
+    """Return f(x) − f* without noise.
 
-    The three kinds of noise share f. With Cauchy's, four values in five and more are f(x) plus a constant, which the
-    median of many shows; below f* + 1e-8 COCO's values are exact.
+    The three kinds of noise share f. With Cauchy's, four values in five and more are f plus the same constant, at any
+    point: medians show it, and their difference is free of it.
     """
-    cauchy = FIRST + PER_FUNCTION * ((function - FIRST) // PER_FUNCTION) + 2
+    cauchy = FIRST + PER_FUNCTION * ((function - FIRST) // PER_FUNCTION) + PER_FUNCTION - 1
     problem = _problem("bbob-noisy", cauchy, d, instance)
-    lowest = problem(best_parameter(problem))
-    constant = 10.0 if cauchy < FIRST + MODERATE else 1000.0
-    above = float(np.median([problem(x) for _ in range(REPEATS)])) - lowest
-    return above if above < constant else above - constant
+    best = best_parameter(problem)
+    at_best = np.median([problem(best) for _ in range(REPEATS)])
+    at_x = np.median([problem(x) for _ in range(REPEATS)])
+    return max(0.0, float(at_x - at_best))
 
 
 def best_parameter(problem: Any) -> Array:

@@ -82,6 +82,7 @@ def _code() -> str:
 def left_out(method: str, d: int, noise: str, budget: int, *, box: bool = False, told: bool = False) -> str | None:
     """Return why a method does not run in a cell; None when it does."""
     replays = noise == REPLAYABLE
+    nevergrad = "1 ms of its own for each value" if d > 1 else "takes fcmaes for one variable and does not bring it"
     reasons = {
         PYCMA: (d > 200, "a d × d matrix for each generation"),
         "SepCMA": (d < 2, "takes two variables or more"),
@@ -89,7 +90,7 @@ def left_out(method: str, d: int, noise: str, budget: int, *, box: bool = False,
         PYCMA_TOLD: (not told, "only where the scale of the problem is known"),
         "Nelder–Mead": (d > 200, "d² operations for each value"),
         "COBYQA": (d > 10 or budget > 2_000, "2 ms of its own for each value at d = 10, 7 ms at d = 50"),
-        "nevergrad": (budget > 4_000 or d > 200, "1 ms of its own for each value"),
+        "nevergrad": (d < 2 or budget > 4_000, nevergrad),
         SCIPY_BFGS: (noise != NONE or box, "only without noise and without a box"),
         "sift": (noise == FRESH, "needs seeds that can be replayed"),
         "bfgs": (noise != NONE, "only without noise"),
@@ -188,7 +189,7 @@ def _nevergrad(task: Task, values: Counted, seed: int) -> Array:
     array = ng.p.Array(init=task.x0)
     if task.bounds is not None:
         array.set_bounds(*task.bounds)
-    array.random_state = np.random.RandomState(seed)  # noqa: NPY002 - what nevergrad takes
+    array.random_state = np.random.RandomState(seed)
     array.function.deterministic = not task.noisy
     optimizer = ng.optimizers.registry["NGOpt"](parametrization=array, budget=values.budget, num_workers=1)
     while values.left:
@@ -201,21 +202,22 @@ def _one_number(value: Any) -> float:
     return float(np.asarray(value).item())
 
 
-def _scipy(name: str, **options: Any) -> Run:
+def _scipy(name: Any, **options: Any) -> Run:
     """A method of scipy; when values run out amid an iteration, the answer is the point of the last one."""
 
     def run(task: Task, values: Counted, seed: int) -> Array:
         from scipy.optimize import Bounds, minimize
 
         last = [task.x0]
-        given = {key: values.budget if value == "budget" else value for key, value in options.items()}
+        fun: Any = values
+        given: Any = {key: values.budget if value == "budget" else value for key, value in options.items()}
         box = None if task.bounds is None else Bounds(*task.bounds)
 
-        def keep(x: Array) -> None:
-            last[0] = np.array(x, dtype=float)
+        def keep(xk: Array) -> None:
+            last[0] = np.array(xk, dtype=float)
 
         try:
-            result = minimize(values, task.x0, method=name, bounds=box, options=given, callback=keep)
+            result = minimize(fun, task.x0, method=name, bounds=box, options=given, callback=keep)
         except Spent:
             return last[0]
         return np.asarray(result.x)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 
 from studies.peers.task import REPLAYABLE, Cell
 
@@ -19,10 +20,12 @@ SECONDS = 5.0  # of a run, about
 def cells(quick: bool = False) -> Iterator[Cell]:
     """Yield the problems at their own budgets; none where simoptlib is not installed."""
     try:
-        from studies import peers_simopt
-    except ImportError:
+        runs = import_module("studies.peers_simopt")
+    except ModuleNotFoundError as error:
+        if error.name not in ("studies.peers_simopt", "simopt"):
+            raise
         return
-    for problem, (d, budget) in peers_simopt.PROBLEMS.items():
+    for problem, (d, budget) in runs.PROBLEMS.items():
         yield Cell(
             family="simopt",
             problem=problem,
@@ -30,8 +33,8 @@ def cells(quick: bool = False) -> Iterator[Cell]:
             noise=REPLAYABLE,
             budget=budget,
             seeds=MACROREPLICATIONS[:1] if quick else MACROREPLICATIONS,
-            run=partial(peers_simopt.run, problem),
-            methods=dict.fromkeys(peers_simopt.SOLVERS),
+            run=partial(runs.run, problem),
+            methods=dict.fromkeys(runs.SOLVERS),
             seconds=lambda _: SECONDS,
             few={},
         )

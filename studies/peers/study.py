@@ -80,7 +80,10 @@ def run(
         study = Study(out, results, methods, partial(progress.advance, task))
         todo = []
         for family in only or families:
-            for cell in families[family](quick):
+            found = list(families[family](quick))
+            if only and not found:
+                raise Refusal(f"The family {family} cannot run here: what it needs is not installed.")
+            for cell in found:
                 if quick and not seeds:
                     cell = replace(cell, seeds=cell.seeds[:2])
                 if tuning and not cell.tuned:
