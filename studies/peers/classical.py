@@ -66,14 +66,14 @@ def long_cells(quick: bool = False) -> Iterator[Cell]:
 
 
 def _cell(family: str, name: str, d: int, budget: int) -> Cell:
-    large = d >= 50 and budget > 10_000
+    large = budget > 40_000
     return describe(
         family,
         name,
         d,
         NONE,
         budget,
-        SEEDS[:3] if large else SEEDS,
+        SEEDS[:2] if large else SEEDS,
         partial(_task, name, None if name in FIXED else d),
         tuned=name in TUNED,
         f_star=_made(name, None if name in FIXED else d).f_star,

@@ -43,7 +43,7 @@ ENTRIES: dict[str, Entry] = {
     "digits_svm": Entry(simulators.digits_svm, (6_500,), (REPLAYABLE, FRESH)),
     "newsvendor_1": Entry(lambda: simulators.newsvendor(1), (200,)),
     "newsvendor_100": Entry(lambda: simulators.newsvendor(100), (10_000,), (REPLAYABLE, FRESH)),
-    "tandem_queue": Entry(lambda: simulators.tandem_queue(5), tuned=True, microseconds=100),
+    "tandem_queue": Entry(lambda: simulators.tandem_queue(5), (1_000,), tuned=True, microseconds=100),
     "tandem_queue_20": Entry(lambda: simulators.tandem_queue(20), (2_000,), (REPLAYABLE, FRESH), microseconds=300),
     "inventory_1": Entry(lambda: simulators.inventory(1), microseconds=400),
     "inventory_10": Entry(lambda: simulators.inventory(10), (2_000,), (REPLAYABLE, FRESH), microseconds=400),
@@ -81,6 +81,7 @@ def cells(quick: bool = False) -> Iterator[Cell]:
                     f_star=simulator.f_star if known else None,
                     microseconds=entry.microseconds,
                     box=simulator.bounds is not None,
+                    few={"nevergrad": 1, "COBYQA": 2},
                 )
 
 
