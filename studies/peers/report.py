@@ -91,11 +91,11 @@ def spoken(found: dict[str, Any]) -> str:
         )
     for d, row in found["coco"].items():
         if row["medians"][AUTO] is not None:
-            said = ", ".join(f"{name} {_number(share)}" for name, share in row["medians"].items() if share is not None)
             stuck = ", ".join(row["no_progress"]) or "none"
             lines.append(
-                f"- COCO bbob-noisy, d = {d}, median share left: {said} (asked: {row['aim']:g}); functions on which "
-                f"pycma makes progress and auto none: {stuck}."
+                f"- COCO bbob-noisy, d = {d}, median share left on f101 to f112: {_medians(row['medians'])} (asked: "
+                f"{row['aim']:g}); on all functions: {_medians(row['all'])}. Functions on which pycma makes progress "
+                f"and auto none: {stuck}."
             )
     simopt = found["simopt"]
     if simopt["problems"]:
@@ -104,6 +104,14 @@ def spoken(found: dict[str, Any]) -> str:
             "of 10)."
         )
     return "\n".join(lines)
+
+
+def _medians(shares: dict[str, float | None]) -> str:
+    return ", ".join(f"{name} {_precise(share)}" for name, share in shares.items() if share is not None)
+
+
+def _precise(share: float) -> str:
+    return f"{share:.1e}"
 
 
 def _within(row: dict[str, Any]) -> str:

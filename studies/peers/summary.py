@@ -17,6 +17,7 @@ FACTOR = 2.0  # what "not worse by much" means
 PROGRESS = 0.95  # a run that leaves less of the gap has made progress
 SIMOPT_MARGIN = 0.02
 COCO_AIM = {5: 1e-5, 20: 2e-3}
+COCO_FIRST = tuple(f"f{function}" for function in range(101, 113))
 Record = Mapping[str, Any]
 
 
@@ -167,11 +168,13 @@ def _without_noise(cells: list[Judged]) -> dict[str, Any]:
 
 
 def _coco(cells: list[Judged], aim: float) -> dict[str, Any]:
-    """Medians over all functions and instances, and where pycma makes progress and "auto" none."""
-    medians = {}
-    for method in (AUTO, PYCMA, PYCMA_TOLD):
-        shares = [share for cell in cells for share in cell.runs.get(method, {}).values()]
-        medians[method] = float(np.median(shares)) if shares else None
+    """Medians over functions and instances, and where pycma makes progress and "auto" none.
+
+    The aim is taken to be for the first twelve functions, sphere and Rosenbrock with all kinds of noise: there pycma
+    leaves what the aim was derived from. The medians over all functions, most with severe noise, stand beside.
+    """
+    first = [cell for cell in cells if cell.cell["problem"] in COCO_FIRST]
+    medians = _medians(first)
     stuck = [
         cell.cell["problem"]
         for cell in cells
@@ -179,7 +182,17 @@ def _coco(cells: list[Judged], aim: float) -> dict[str, Any]:
         and min(cell.shares.get(name, np.inf) for name in (PYCMA, PYCMA_TOLD)) <= PROGRESS
     ]
     median = medians[AUTO]
-    return {"aim": aim, "medians": medians, "reached": median is not None and median <= aim, "no_progress": stuck}
+    reached = median is not None and median <= aim
+    return {"aim": aim, "medians": medians, "all": _medians(cells), "reached": reached, "no_progress": stuck}
+
+
+def _medians(cells: list[Judged]) -> dict[str, float | None]:
+    """Return the median over all runs of a method."""
+    out = {}
+    for method in (AUTO, PYCMA, PYCMA_TOLD):
+        shares = [share for cell in cells for share in cell.runs.get(method, {}).values()]
+        out[method] = float(np.median(shares)) if shares else None
+    return out
 
 
 def _simopt(cells: list[Judged]) -> dict[str, Any]:
