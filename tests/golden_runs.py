@@ -42,12 +42,12 @@ LONG = {  # rounding errors grow beyond six digits in these, or come near it
     "ws-gfm+ by name, bare",
     "GFMPlus whose corrections do not help",
     "ZOO2NC ogd",
-    "bounds, auto",
+    "bounds, two-point",
     "rounding errors, GFM",
     "output best, ZOO2NC",
     "compiled, long GFM",
     "compiled, long GFMPlus",
-    "compiled, long auto",
+    "compiled, long two-point",
 }
 
 
@@ -348,7 +348,7 @@ def resumed(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **setti
 
 def add_names() -> None:
     """Every method by its name alone, and with a few of its options."""
-    for method in ("auto", "gfm", "gfm+", "ws-gfm", "ws-gfm+", "one-phase", "zo-o2nc"):
+    for method in ("two-point", "gfm", "gfm+", "ws-gfm", "ws-gfm+", "one-phase", "zo-o2nc"):
         run(f"{method} by name, bare", bare, method)
         run(f"{method} by name, FiniteSum in rows", finite_sum_rows, method)
         run(f"{method} by name, Seeded", seeded, method)
@@ -358,8 +358,8 @@ def add_names() -> None:
     for method in ("ingd", "pingd", "cutting-plane"):
         run(f"{method} by name, Deterministic", maxq, method)
         run(f"{method} by name, chained LQ", chained_lq, method)
-    run("auto by name, no limit at all", chained_lq, "auto", max_evals=None, max_iter=None)
-    run("auto by name, larger budget", quadratics, "auto", max_evals=4000)
+    run("two-point by name, no limit at all", chained_lq, "two-point", max_evals=None, max_iter=None)
+    run("two-point by name, larger budget", quadratics, "two-point", max_evals=4000)
     run("gfm by name with delta", finite_sum, "gfm", options={"delta": 0.05})
     run("gfm by name with all options", finite_sum, "gfm", options={"delta": 0.05, "step_size": 0.01})
     run("gfm+ by name with batches", finite_sum_rows, "gfm+", options={"batch_size": 3, "epoch_length": 4})
@@ -382,7 +382,7 @@ def add_oracles() -> None:
         "phase retrieval": phase_retrieval,
     }
     for kind, make in kinds.items():
-        run(f"auto, {kind}", make, "auto")
+        run(f"two-point, {kind}", make, "two-point")
         run(f"GFM, {kind}", make, gs.GFM(0.2, 0.01, 3))
     for kind in ("Expectation", "Seeded in rows", "svm"):
         run(f"GFMPlus, {kind}", kinds[kind], gs.GFMPlus(0.2, 0.01, 5, 2))
@@ -432,16 +432,18 @@ def add_settings() -> None:
     run("CuttingPlane", rosenbrock, gs.CuttingPlane(0.05, 0.1))
     run("O2NC", finite_sum_rows, gs.O2NC(0.2, 10))
     run("O2NC ogd", maxq, gs.O2NC(0.2, 10, step_size=0.05, learner="ogd"))
+    run("O2NC sifted", finite_sum_rows, gs.O2NC(0.2, 10, gradients="sift"))
+    run("PINGD sifted", rosenbrock, gs.PINGD(0.05, 0.1, gradients="sift"))
 
 
 def add_places() -> None:
     """Workers, sets, scales."""
     run("workers, GFM", finite_sum, gs.GFM(0.1, 0.01, 8), workers=2, max_evals=300)
     run("workers, GFMPlus by name", deterministic, "gfm+", workers=2, max_evals=300)
-    run("workers, auto on a bare function", bare, "auto", workers=2, max_evals=300)
+    run("workers, two-point on a bare function", bare, "two-point", workers=2, max_evals=300)
     run("workers, ZOO2NC in rows", finite_sum_rows, gs.ZOO2NC(0.2, 5, batch_size=4), workers=2, max_evals=300)
     box = [(-0.5, 0.8), (-0.2, None), (None, None), (0.0, 1.5)]
-    run("bounds, auto", deterministic_rows, "auto", bounds=box)
+    run("bounds, two-point", deterministic_rows, "two-point", bounds=box)
     run("bounds, GFM", finite_sum, gs.GFM(0.1, 0.02, 2), bounds=box)
     run("bounds, GFMPlus", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 5, 2), bounds=box)
     run("bounds, GFM by name on a bare function", bare, "gfm", bounds=box)
@@ -449,7 +451,7 @@ def add_places() -> None:
     run("bounds narrower than delta", finite_sum, gs.GFM(0.5, 0.02), bounds=[(-0.2, 0.2)] * 4)
     run("bounds, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), bounds=[(0.5, 5.0)] * 3 + [(-5.0, -0.5)] * 3)
     ball = gs.projection.L2Ball(np.zeros(4), 1.0)
-    run("L2 ball, auto", deterministic_rows, "auto", projection=ball)
+    run("L2 ball, two-point", deterministic_rows, "two-point", projection=ball)
     run("L2 ball, GFM", finite_sum_rows, gs.GFM(0.1, 0.02, 2), projection=ball)
     run("L2 ball, ZOO2NC", finite_sum_rows, gs.ZOO2NC(0.2, 10), projection=ball)
     run("simplex, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), projection=gs.projection.Simplex(2.0))
@@ -457,7 +459,7 @@ def add_places() -> None:
         "projection of one's own, GFMPlus", seeded, gs.GFMPlus(0.1, 0.01, 5, 2), projection=lambda x: np.minimum(x, 0.9)
     )
     scale = [0.1, 1.0, 2.0, 10.0]
-    run("x_scale, auto", deterministic, "auto", x_scale=scale)
+    run("x_scale, two-point", deterministic, "two-point", x_scale=scale)
     run("x_scale, GFM", finite_sum, gs.GFM(0.05, 0.002, 2), x_scale=scale)
     run("x_scale, GFMPlus by name", expectation_rows, "gfm+", x_scale=0.5)
     run("x_scale and bounds", finite_sum_rows, gs.GFM(0.05, 0.01), x_scale=[0.5, 1.0, 2.0, 1.0], bounds=box)
@@ -466,14 +468,14 @@ def add_places() -> None:
 
 def add_failures() -> None:
     """Values that fail, and what the library warns of."""
-    run("failing points, auto", failing_points, "auto")
+    run("failing points, two-point", failing_points, "two-point")
     run("failing points, GFM", failing_points, gs.GFM(0.1, 0.01, 3))
     run("failing points, GFM by name", failing_points, "gfm")
     run("failing points, GFMPlus", failing_points, gs.GFMPlus(0.1, 0.01, 5, 4, 20))
     run("failing seeds, GFM", failing_seeds, gs.GFM(0.1, 0.01, 3))
     run("failing seeds, WarmStart", failing_seeds, gs.WarmStart(gs.GFM(0.05, 0.02, 2), gs.GFMPlus(0.1, 0.01, 5, 3)))
     run("failing seeds, loo", failing_seeds, gs.GFM(0.1, 0.01, 8, estimator="loo"))
-    run("caught exceptions, auto", raising_components, "auto", catch=ArithmeticError)
+    run("caught exceptions, two-point", raising_components, "two-point", catch=ArithmeticError)
     run("caught exceptions, GFM", raising_components, gs.GFM(0.1, 0.01, 3), catch=(ValueError, ArithmeticError))
     run("caught exceptions, ZOO2NC", raising_components, gs.ZOO2NC(0.2, 10, batch_size=3), catch=ArithmeticError)
     run("broken, GFM", broken_beyond, gs.GFM(0.05, 0.02, 2))
@@ -483,14 +485,14 @@ def add_failures() -> None:
 
 def add_ends() -> None:
     """Criteria, limits, output rules and certificates."""
-    run("target, auto", deterministic_rows, "auto", stop=gs.stop.Target(2.0), max_evals=3000)
+    run("target, two-point", deterministic_rows, "two-point", stop=gs.stop.Target(2.0), max_evals=3000)
     run("target, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), stop=gs.stop.Target(0.8, samples=50), max_evals=3000)
     run("target out of reach", seeded, gs.GFM(0.1, 0.01), stop=gs.stop.Target(0.0))
     run("target, INGD", crescent, gs.INGD(0.05, 0.01), stop=gs.stop.Target(3.0))
     stationary = gs.stop.Stationary(0.5, 0.7, max_evals=600)
     run("stationary, GFM", shell, gs.GFM(0.1, 0.05), stop=stationary, max_evals=6000)
     run("stationary, GFMPlus", finite_sum_rows, gs.GFMPlus(0.2, 0.02, 5, 4), stop=stationary, max_evals=6000)
-    run("stationary, auto", maxq, "auto", stop=gs.stop.Stationary(0.01, 0.01, every=5), max_evals=4000)
+    run("stationary, two-point", maxq, "two-point", stop=gs.stop.Stationary(0.01, 0.01, every=5), max_evals=4000)
     run("two criteria", maxq, gs.GFM(0.1, 0.01), stop=[gs.stop.Target(0.5), gs.stop.Target(1.5)], max_evals=4000)
     for output in ("last", "random", "average", "best"):
         run(f"output {output}, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), output=output)
@@ -502,18 +504,18 @@ def add_ends() -> None:
     run("max_iter only, GFM random", finite_sum_rows, gs.GFM(0.1, 0.02), max_iter=150, output="random")
     run("max_iter only, WarmStart", seeded, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFMPlus(0.1, 0.01, 5, 2)), max_iter=90)
     run("max_iter only, CuttingPlane", rosenbrock, gs.CuttingPlane(0.05, 0.01), max_iter=8)
-    run("max_iter and max_evals", deterministic, "auto", max_iter=120, max_evals=5000)
-    run("very few evaluations, auto", deterministic, "auto", max_evals=20)
+    run("max_iter and max_evals", deterministic, "two-point", max_iter=120, max_evals=5000)
+    run("very few evaluations, two-point", deterministic, "two-point", max_evals=20)
     run("very few evaluations, GFMPlus", finite_sum, gs.GFMPlus(0.1, 0.01, 5, 4), max_evals=15)
     run("one evaluation, bare", bare, gs.GFM(0.1, 0.01), max_evals=1)
-    run("stationarity, auto", deterministic_rows, "auto", stationarity=(0.3, 2.5), max_evals=3000)
+    run("stationarity, two-point", deterministic_rows, "two-point", stationarity=(0.3, 2.5), max_evals=3000)
     run("stationarity, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), stationarity=(0.5, 1.0), max_evals=3000)
     run("stationarity, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), stationarity=(0.2, 0.5))
 
 
 def add_resumed() -> None:
     """Runs that are stopped at half of their budget and go on from a file."""
-    resumed("resume, auto", deterministic_rows, "auto")
+    resumed("resume, two-point", deterministic_rows, "two-point")
     resumed("resume, bare", bare, gs.GFM(0.1, 0.01, 2))
     resumed("resume, GFM by name", finite_sum, "gfm")
     resumed("resume, GFMPlus", seeded, gs.GFMPlus(0.1, HalveOnPlateau(0.05, 4), 5, 2), output="best")
@@ -602,13 +604,13 @@ def add_compiled() -> None:
     compiled("WarmStart GFM GFMPlus", jitted_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFMPlus(0.1, 0.01, 5, 2)))
     compiled("WarmStart with iterations", jitted_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFM(0.1, 0.01, 2), 80))
     compiled("ws-gfm+ by name", jitted_sum, "ws-gfm+")
-    compiled("auto", jitted_sum, "auto")
-    compiled("auto Deterministic", jitted_deterministic, "auto")
+    compiled("two-point", jitted_sum, "two-point")
+    compiled("two-point Deterministic", jitted_deterministic, "two-point")
     compiled("ZOO2NC", jitted_sum, gs.ZOO2NC(0.3, 12, batch_size=2))
     compiled("ZOO2NC by name", jitted_deterministic, "zo-o2nc")
     compiled("long GFM", jitted_sum, gs.GFM(0.1, LinearDecay(0.02)), max_evals=200_000)
     compiled("long GFMPlus", jitted_sum, gs.GFMPlus(0.1, 0.02, 5, 2), max_evals=100_000)
-    compiled("long auto", jitted_sum, "auto", max_evals=200_000)
+    compiled("long two-point", jitted_sum, "two-point", max_evals=200_000)
     run("jitted but not compiled", jitted_sum, gs.GFM(0.1, 0.02), compiled=False)
     run("jitted, compiled unasked", jitted_deterministic, gs.GFM(0.1, 0.02, 2))
     run("jitted in bounds", jitted_sum, gs.GFM(0.1, 0.02, 2), bounds=[(-0.5, 0.9)] * 4)

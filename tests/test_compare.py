@@ -19,7 +19,8 @@ scales = st.floats(-2, 2).map(lambda e: 10.0**e)
 
 def arguments(name):
     """Every way to ask for a plan of a method in a comparison."""
-    return [{"learner": learner} for learner in ("ogd", "adagrad")] if name.endswith("o2nc") else [{}]
+    ways = [{"learner": learner} for learner in ("ogd", "adagrad")] if name.endswith("o2nc") else [{}]
+    return ways + [way | {"gradients": "sift"} for way in ways if name == "o2nc"]
 
 
 # The comparison
@@ -62,12 +63,30 @@ def test_rows_come_cheapest_first_and_are_the_plans_themselves():
     rows = list(table)
     costs = [row.plan.evaluations for row in rows]
     assert costs == sorted(costs)
-    assert len(table) == len(rows) == len(PLANS) + 2  # two methods have two learners
+    assert len(table) == len(rows) == len(PLANS) + 4  # two methods have two learners, one of them sifts as well
     assert {row.plan.name for row in rows} == set(PLANS)
     by_name = {row.method: row for row in rows}
     assert by_name["zo-o2nc (ogd)"].plan.evaluations == 48928
     assert by_name["gfm+"].plan.evaluations == 191370
     assert by_name["zo-o2nc (adagrad)"].plan.method.learner == "adagrad"
+    assert by_name["o2nc (ogd, sift)"].plan.method.gradients == "sift"
+
+
+@pytest.mark.parametrize(
+    ("change", "cheapest"),
+    [
+        ({"d": 10, "delta": 0.1, "epsilon": 0.9}, "gfm"),
+        ({"d": 10, "delta": 0.1, "epsilon": 0.3}, "o2nc"),
+        ({"d": 10, "delta": 0.1, "epsilon": 0.03}, "o2nc"),
+        ({"d": 100, "delta": 0.1, "epsilon": 0.1}, "o2nc"),
+        ({"d": 10, "delta": 0.1, "epsilon": 0.03, "constants": "paper"}, "o2nc"),
+        ({"d": 100, "radius": 1.0, "gap": None, "delta": 0.1, "epsilon": 0.1}, "one-phase"),  # theory 3.4
+        ({"d": 100, "radius": 100.0, "gap": None, "delta": 0.1, "epsilon": 0.1}, "ws-gfm"),
+    ],
+)
+def test_known_winners_from_values(change, cheapest):
+    """O2NC from values is O2NC that sifts."""
+    assert compare(**GOAL | change).cheapest_from_values.name == cheapest
 
 
 @pytest.mark.parametrize(
@@ -77,12 +96,17 @@ def test_rows_come_cheapest_first_and_are_the_plans_themselves():
         ({"d": 10, "delta": 0.1, "epsilon": 0.03}, "zo-o2nc"),
         ({"d": 100, "delta": 0.1, "epsilon": 0.1}, "zo-o2nc"),
         ({"d": 10, "delta": 0.1, "epsilon": 0.03, "constants": "paper"}, "gfm+"),
-        ({"d": 100, "radius": 1.0, "gap": None, "delta": 0.1, "epsilon": 0.1}, "one-phase"),  # theory 3.4
-        ({"d": 100, "radius": 100.0, "gap": None, "delta": 0.1, "epsilon": 0.1}, "ws-gfm"),
     ],
 )
-def test_known_winners_from_values(change, cheapest):
-    assert compare(**GOAL | change).cheapest_from_values.name == cheapest
+def test_known_winners_from_two_values_a_sample(change, cheapest):
+    assert next(row.method for row in compare(**GOAL | change) if row.needs == "values").split()[0] == cheapest
+
+
+def test_sparsity_makes_the_sifted_rows_cheaper_and_no_others():
+    dense = {row.method: row.plan.evaluations for row in compare(**GOAL)}
+    sparse = {row.method: row.plan.evaluations for row in compare(**GOAL, sparsity=1)}
+    for method, cost in sparse.items():
+        assert (cost < dense[method]) == ("sift" in method)
 
 
 def test_methods_for_convex_functions_are_listed_when_a_radius_is_given():
@@ -108,7 +132,7 @@ def test_every_row_says_what_it_needs_and_promises():
         assert row.guarantee in row.plan.target
         assert row.plan.method.needs.gradients == ("gradients" in row.needs)
         assert row.plan.method.needs.exact == ("exact" in row.needs)
-        assert ("probability" in row.guarantee) == (not row.plan.exact)
+        assert ("probability" in row.guarantee) == (not row.plan.exact and "sift" not in row.method)
 
 
 @pytest.mark.parametrize("change", [{}, {"d": 1000, "epsilon": 1e-5, "delta": 1e-3}, {"d": 2, "epsilon": 5.0}])

@@ -210,6 +210,7 @@ RULES = {
     "L2Ball radius": lambda value: gs.projection.L2Ball(np.zeros(3), value),
     "linf_ball radius": lambda value: gs.projection.linf_ball(np.zeros(3), value),
     "Simplex total": lambda value: gs.projection.Simplex(value),
+    "Knapsack total": lambda value: gs.projection.Knapsack([1.0], value),
     "Stationary delta": lambda value: gs.stop.Stationary(value, 0.1),
     "value_gap_bound delta": lambda value: gs.value_gap_bound(1.0, 0.0, value),
     "certify epsilon": lambda value: gs.certify(gs.Deterministic(Asked()), X0, 0.1, value, rng=0, max_evals=50),

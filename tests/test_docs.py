@@ -16,7 +16,7 @@ import goldstein as gs
 
 ROOT = Path(__file__).parent.parent
 TEXTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-OPTIONAL = {"numba", "sklearn", "matplotlib", "torch", "typer", "rich", "ray", "distributed", "pandas", "art"}
+OPTIONAL = {"numba", "sklearn", "matplotlib", "torch", "typer", "rich", "ray", "distributed", "pandas", "art", "simopt"}
 MODULES = sorted(m.name for m in pkgutil.walk_packages(gs.__path__, "goldstein.") if not m.name.endswith("__main__"))
 PUBLIC = {name: getattr(gs, name) for name in gs.__all__}
 BASES = {"ManyResults", "Method", "Oracle", "Query", "Result", "Status"}  # made by the library, or to be subclassed
@@ -47,6 +47,8 @@ def test_every_class_and_function_that_users_call_shows_an_example(name):
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_the_sessions_in_the_texts_run_and_the_programs_compile(path):
+    if path.stem in OPTIONAL:
+        pytest.importorskip(path.stem)
     assert doctest.testfile(str(path), module_relative=False).failed == 0
     for program in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL):
         if ">>>" not in program:
@@ -90,6 +92,7 @@ WRONG = [
     (lambda: gs.stop.Target(np.nan), "fun must be a number, got nan"),
     (lambda: gs.projection.L2Ball(np.zeros(2), 0.0), "radius must be a positive number, got 0.0"),
     (lambda: gs.projection.Box([0, 2], [1, 1]), "Bounds are crossed: lower 2.0 above upper 1.0 at 1"),
+    (lambda: gs.projection.Knapsack([1, 0]), "weights must be positive numbers, got"),
     (lambda: gs.steps.LinearDecay(-1.0), "step_size must be a positive number, got -1.0"),
     (lambda: gs.steps.HalveOnPlateau(0.1, patience=0), "patience must be a whole number of at least 1, got 0"),
     (lambda: gs.Checkpoint("/no/such/folder/x.npz"), "folder /no/such/folder does not exist"),

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def test_the_version_stands_in_one_place():
     pyproject = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     assert gs.__version__ not in pyproject
     assert 'attr = "goldstein.__version__"' in pyproject
+
+
+def test_make_installs_every_extra_that_tests_need():
+    """Where an extra is missing its tests are skipped, which nobody would notice."""
+    root = Path(__file__).parents[1]
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    (installed,) = re.findall(r'--editable "\.\[([a-z,]+)\]"', (root / "Makefile").read_text(encoding="utf-8"))
+    services = {"ray", "dask"}
+    assert extras["all"] == [f"goldstein[{','.join(extra for extra in extras if extra != 'all')}]"]
+    assert set(installed.split(",")) == extras.keys() - services - {"all"}
 
 
 def test_the_walk_of_a_call_names_files_and_functions_that_are_there():

@@ -19,7 +19,7 @@ ORDER = [
     ["methods", "stop"],
     ["run"],
     ["minimize", "attack"],
-    ["many", "theory", "testing", "sklearn"],
+    ["many", "theory", "testing", "sklearn", "simopt"],
     ["demo"],
     ["cli"],
 ]

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 import goldstein as gs
 from goldstein import Deterministic, FiniteSum, Status, Unreplayable
 from goldstein.methods import resolve
-from goldstein.projection import Box, L2Ball, Simplex, linf_ball
+from goldstein.projection import Box, Knapsack, L2Ball, Simplex, linf_ball
 from goldstein.run.history import RECORDS
 
 METHODS = {
@@ -200,9 +200,10 @@ def test_whether_the_box_is_too_small_is_judged_in_the_scaled_coordinates():
         (L2Ball([2, 0, 0], 0.5), lambda x: np.linalg.norm(x - [2, 0, 0]) <= 0.5 + 1e-12),
         (linf_ball(np.ones(3), 0.3, upper=1.2), lambda x: (x >= 0.7).all() and (x <= 1.2).all()),
         (Simplex(2.0), lambda x: (x >= 0).all() and np.isclose(x.sum(), 2)),
+        (Knapsack([1, 2, 3], 3.0), lambda x: (x >= -1e-12).all() and np.dot([1, 2, 3], x) <= 3 + 1e-12),
         (lambda x: np.maximum(x, 0.5), lambda x: (x >= 0.5).all()),
     ],
-    ids=["ball", "linf", "simplex", "callable"],
+    ids=["ball", "linf", "simplex", "knapsack", "callable"],
 )
 @pytest.mark.parametrize("scale", [None, [0.5, 2, 1]])
 @pytest.mark.parametrize("method", ["gfm", "auto by name"])
@@ -213,6 +214,31 @@ def test_the_answer_lies_in_the_allowed_set_and_so_do_queries_unless_it_is_said(
         res = gs.minimize(Deterministic(fun), X0, (METHODS | BY_NAME)[method], max_evals=600, rng=0, **keys)
         assert inside(res.x)
         assert all(map(inside, fun.points)) is ("Queries may leave" not in res.message)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_nearest_point_of_a_knapsack_is_found_with_a_margin_that_is_kept(seed, margin):
+    """No point of the shrunk set lies beyond the plane through the answer that is at right angles to the way there."""
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(0.2, 3, size=5)
+    total = rng.uniform(1, 2) * margin * (weights.sum() + np.linalg.norm(weights)) + 0.01
+    knapsack = Knapsack(weights, total)
+    assert knapsack.holds(margin)
+    x = rng.normal(0, total, size=5)
+    nearest = knapsack(x, margin)
+    assert (nearest >= margin).all()
+    assert weights @ nearest <= total - margin * np.linalg.norm(weights)
+    room = total - margin * (weights.sum() + np.linalg.norm(weights))
+    corners = margin + np.vstack([np.zeros(5), np.diag(room / weights)])
+    assert ((corners - nearest) @ (x - nearest) <= 1e-12 * total**2).all()
+    assert knapsack(nearest, margin) == pytest.approx(nearest, abs=1e-14 * total)
+
+
+def test_a_knapsack_too_small_for_a_margin_keeps_the_largest_that_fits():
+    knapsack = Knapsack([3, 4], 6.0)
+    assert not knapsack.holds(0.51)
+    assert knapsack(np.array([9.0, -9.0]), 5.0) == pytest.approx([0.5, 0.5])
 
 
 def test_a_projection_that_changes_the_shape_is_answered_in_one_sentence():

@@ -133,7 +133,9 @@ def minimize(
         notes.append(f"No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}.")
     chosen = resolve(method, options)
     if output == "best" and not chosen.needs.values:
-        raise ValueError(f"{chosen.name} asks for gradients only, so it cannot tell which iterate is best.")
+        raise ValueError(
+            f"{chosen.name} asks for no value of the points that it offers, so it cannot tell which is best."
+        )
     allowed = as_projection(bounds, projection, x.size)
     if stationarity is not None:
         pair = list(stationarity) if isinstance(stationarity, Iterable) else []

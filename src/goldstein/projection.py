@@ -139,6 +139,57 @@ class Simplex:
         return _Callable(self, scale)
 
 
+@dataclass(frozen=True, eq=False)
+class Knapsack:
+    """The points with x ≥ 0 and weights·x ≤ total.
+
+    Where the margin does not fit, the iterate stays at the point that keeps the largest one that does.
+    """
+
+    weights: npt.ArrayLike
+    total: float = 1.0
+
+    def __post_init__(self) -> None:
+        weights = arguments.point("weights", self.weights)
+        if not (weights > 0).all():
+            raise ValueError(f"weights must be positive numbers, got {arguments.shown(self.weights)}.")
+        arguments.keep(self, weights=weights, total=arguments.positive("total", self.total))
+
+    def __call__(self, x: Array, margin: float = 0.0) -> Array:
+        weights = np.asarray(self.weights)
+        slack = 1 + 8 * np.finfo(float).eps  # so that rounding cannot leave the set
+        inwards = min(margin * slack, self.total / _taken(weights))
+        return inwards + _knapsack(x - inwards, weights, self.total - inwards * slack * _taken(weights))
+
+    def holds(self, margin: float) -> bool:
+        return margin * _taken(np.asarray(self.weights)) <= self.total
+
+    def scaled(self, scale: Array) -> Knapsack:
+        return Knapsack(np.asarray(self.weights) * scale, self.total)
+
+
+def _taken(weights: Array) -> float:
+    """Return how much of the total a margin of 1 takes: at the bounds x ≥ 0, and at the face weights·x = total."""
+    return float(weights.sum() + np.linalg.norm(weights))
+
+
+def _knapsack(x: Array, weights: Array, total: float) -> Array:
+    """Return the nearest point with x ≥ 0 and weights·x ≤ total."""
+    inside = np.maximum(x, 0.0)
+    if weights @ inside <= total:
+        return inside
+    if total <= 0:
+        return np.zeros_like(x)
+    ratio = x / weights
+    order = np.argsort(-ratio)  # coordinates leave the face in this order as the multiplier falls
+    ordered = weights[order]
+    multipliers = (np.cumsum(ordered * x[order]) - total) / np.cumsum(ordered**2)
+    last = np.flatnonzero(ratio[order] > multipliers)[-1:]
+    multiplier = multipliers[last[0]] if last.size else multipliers[0]
+    nearest = np.maximum(x - multiplier * weights, 0.0)
+    return np.asarray(nearest * min(1.0, total / (weights @ nearest) * (1 - 8 * np.finfo(float).eps)))
+
+
 class _Callable:
     """A user's own projection x -> x, with x / scale as coordinates."""
 
@@ -175,7 +226,7 @@ def as_projection(bounds: Any, projection: Any, d: int) -> Projection | None:
     if projection is None:
         return None
     if isinstance(projection, Projection):
-        for name in ("lower", "center"):
+        for name in ("lower", "center", "weights"):
             size = np.size(getattr(projection, name, 0.0))
             if size not in (1, d):
                 raise ValueError(f"The projection is for {size} coordinates, but x0 has {d}.")
@@ -205,6 +256,8 @@ def described(projection: Projection | None) -> Any:
     """Return a set in plain data, as far as it has any: its name and its numbers."""
     if projection is None:
         return None
-    numbers = {name: getattr(projection, name, None) for name in ("lower", "upper", "center", "radius", "total")}
+    numbers = {
+        name: getattr(projection, name, None) for name in ("lower", "upper", "center", "radius", "weights", "total")
+    }
     plain = {name: np.asarray(value).tolist() for name, value in numbers.items() if value is not None}
     return {"kind": type(projection).__name__, **plain}

@@ -1,16 +1,14 @@
-"""The place of SimOpt's problems and solvers: a family of its own, run in an environment that has simoptlib.
-
-`studies.peers_simopt` does the runs. It holds `PROBLEMS`, a mapping from the name of a problem to its dimension and its
-budget; `SOLVERS`, the names of the methods, "auto" among them; and `run(problem, solver, macroreplication)`, which
-returns the mapping of a run: `start` and `end`, on common post-replications and turned to minimisation, and `nfev`.
-"""
+"""SimOpt's problems against its own solvers: a family of its own, run in an environment that has simoptlib."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
+from studies import peers_simopt
+from studies.peers.methods import AUTO
 from studies.peers.task import REPLAYABLE, Cell
 
 MACROREPLICATIONS = tuple(range(10))
@@ -19,22 +17,27 @@ SECONDS = 5.0  # of a run, about
 
 def cells(quick: bool = False) -> Iterator[Cell]:
     """Yield the problems at their own budgets; none where simoptlib is not installed."""
-    try:
-        runs = import_module("studies.peers_simopt")
-    except ModuleNotFoundError as error:
-        if error.name not in ("studies.peers_simopt", "simopt"):
-            raise
+    if find_spec("simopt") is None:
         return
-    for problem, (d, budget) in runs.PROBLEMS.items():
+    from simopt.directory import problem_directory
+
+    for name in peers_simopt.PROBLEMS[:2] if quick else peers_simopt.PROBLEMS:
+        problem = problem_directory[name]()
         yield Cell(
             family="simopt",
-            problem=problem,
-            d=d,
+            problem=name,
+            d=int(problem.dim),
             noise=REPLAYABLE,
-            budget=budget,
+            budget=int(problem.factors["budget"]),
             seeds=MACROREPLICATIONS[:1] if quick else MACROREPLICATIONS,
-            run=partial(runs.run, problem),
-            methods=dict.fromkeys(runs.SOLVERS),
+            run=partial(_run, name),
+            methods=dict.fromkeys((AUTO, *peers_simopt.SOLVERS)),
             seconds=lambda _: SECONDS,
             few={},
         )
+
+
+def _run(problem: str, method: str, macroreplication: int) -> Mapping[str, Any]:
+    solver = peers_simopt.OURS if method == AUTO else method
+    outcome = peers_simopt.run(problem, solver, macroreplication)
+    return {"start": outcome.start, "end": outcome.value, "nfev": outcome.nfev}

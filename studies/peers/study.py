@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ class Study:
 
         def play(_: Any) -> Mapping[str, Any]:
             run = cell.run(method, seed)
-            if run["nfev"] > cell.budget:
+            if method in PEERS and run["nfev"] > cell.budget:  # SimOpt's solvers keep to SimOpt's own count
                 raise RuntimeError(f"{method} took {run['nfev']} values of {cell.budget} in {cell.key}.")
             return run
 
@@ -213,7 +214,7 @@ def forget(out: Path, only: Sequence[str] = (), methods: Sequence[str] = ()) -> 
 
 def _stamp(method: str) -> str:
     """Return what the results of a method depend on; solvers of SimOpt are not among the peers."""
-    return stamp(method) if method in PEERS else "simopt"
+    return stamp(method) if method in PEERS else f"simoptlib {version('simoptlib')}"
 
 
 def _new(quick: bool) -> Record:

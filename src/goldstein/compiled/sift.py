@@ -13,8 +13,9 @@ from goldstein.oracle.tally import DOUBLE, SINGLE
 
 # What a run carries along besides arrays; the order of its memory.
 POWER, DIRECTIONS, ACTIVE, MAGNITUDE, DROWNED, SINGLE_SEEN, DOUBLE_SEEN, NFEV, NIT, VALUE, LENGTH, PLACE = range(12)
+NOW, WALK = 12, 13  # R, and the sum of squared steps
 # What it is told: the order of its settings.
-RADIUS, STEP, DECAY, TOLERANCE, EVALS, ITERATIONS, SHORTEST, LONGEST, PRECISION, SHORT_VALUES, ZERO, NEXT = range(12)
+GROWTH, STEP, DECAY, TOLERANCE, EVALS, ITERATIONS, SHORTEST, LONGEST, PRECISION, SHORT_VALUES, ZERO, NEXT = range(12)
 
 
 def value_at(F, args, i, x, top, reached, point):
@@ -85,6 +86,7 @@ def sift(
     cap,
     soft,
     limit,
+    origin,
     squares,
     g,
     units,
@@ -208,7 +210,7 @@ def sift(
         memory[MAGNITUDE] += magnitude
         memory[DROWNED] += drowned
         memory[VALUE] = value / usable_walks
-        length = settings[RADIUS]
+        length = memory[NOW]
         if settings[DECAY] > 0:
             before = share(began, memory[NIT] - 1, settings)
             u = 0.5 * (before + share(memory[NFEV] + used, memory[NIT], settings))
@@ -216,10 +218,22 @@ def sift(
             length *= rest if settings[DECAY] == 1 else rest ** settings[DECAY]
             length *= np.sqrt(u)
         memory[LENGTH] = length
+        moving, walked, away = 0, 0.0, 0.0
         for j in range(d):
             slope = total[j] / usable_walks
             sum_of_squares = squares[j] + slope * slope
             g[j] = slope
             squares[j] = sum_of_squares
-            x[j] -= length * (slope / np.sqrt(sum_of_squares) if sum_of_squares > 0 else 0.0)
+            if sum_of_squares > 0:
+                before = x[j]
+                x[j] = before - length * (slope / np.sqrt(sum_of_squares))
+                moving += 1
+                walked += (x[j] - before) * (x[j] - before)
+                away += (x[j] - origin[j]) * (x[j] - origin[j])
+        if settings[GROWTH] > 0:
+            memory[WALK] += walked
+            net = away - memory[WALK]
+            if net > 0:
+                travelled = settings[GROWTH] * np.sqrt(net / moving)
+                memory[NOW] = max(memory[NOW], min(travelled, 2 * memory[NOW]))
     return done, used

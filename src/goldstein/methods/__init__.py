@@ -13,6 +13,7 @@ from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.registry import METHODS, register, resolve
 from goldstein.methods.sift import Sift
 from goldstein.methods.singd import PSINGD, SINGD
+from goldstein.methods.two_point import TwoPoint
 from goldstein.methods.warm_start import WarmStart
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Scale",
     "Sift",
     "Step",
+    "TwoPoint",
     "WarmStart",
     "register",
     "resolve",

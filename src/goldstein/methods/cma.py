@@ -55,7 +55,7 @@ class Constants:
 
     @cached_property
     def raw(self) -> Array:
-        return log((self.size + 1) / 2) - np.log(np.arange(1, self.size + 1))  # eq. (49)
+        return np.asarray(log((self.size + 1) / 2) - np.log(np.arange(1, self.size + 1)))  # eq. (49)
 
     @cached_property
     def weights(self) -> Array:

@@ -66,6 +66,8 @@ class CuttingPlane(Certifying):
     ----------
     delta, epsilon : float
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
+    gradients, rho, step
+        See `Certifying`.
 
     Notes
     -----
@@ -101,35 +103,35 @@ class CuttingPlane(Certifying):
 
     name: ClassVar[str] = "cutting-plane"
 
-    def init(self, x: Array, context: Context) -> Any:
+    def _init(self, x: Array, context: Context) -> Any:
         if x.size > MOST_VARIABLES:
             raise ValueError(
                 f"cutting-plane is for at most {MOST_VARIABLES} variables, this problem has {x.size}; use pingd."
             )
-        return super().init(x, context)
+        return super()._init(x, context)
 
     def _begin(self, x: Array) -> CuttingPlaneState:
         none = np.empty((0, x.size))
         return CuttingPlaneState(x, gradients=none, levels=np.empty(0), cloud=none)
 
-    def ask(self, state: CuttingPlaneState, context: Context, limit: int | None) -> Query | None:
+    def _ask(self, state: CuttingPlaneState, context: Context, limit: int | None) -> Query | None:
         if state.phase == "done" or (limit is not None and limit < 1):
             return None
         x, rng, d = state.x, context.rng, state.x.size
         if state.phase == "value":
             return Query(x[None])
         if state.phase == "start":
-            return Query((x + self.delta * ball(rng, 1, d)[0])[None], order=1)  # line 1
+            return Query((x + self._length * ball(rng, 1, d)[0])[None], order=1)  # line 1
         if state.phase == "test":
             v, r = state.cloud.mean(axis=0), self.epsilon / (64 * d * state.largest)  # line 4
             z = v + r * ball(rng, 1, d)[0]  # line 5
-            ahead = x - self.delta * z / np.sqrt(z @ z)
+            ahead = x - self._length * z / np.sqrt(z @ z)
             return Query(ahead[None], memory=(z, ahead))
         z = state.z
         assert z is not None
-        return Query((x - rng.random() * self.delta * z / np.sqrt(z @ z))[None], order=1)  # line 7
+        return Query((x - rng.random() * self._length * z / np.sqrt(z @ z))[None], order=1)  # line 7
 
-    def tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> Step:
+    def _tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> Step:
         left = state.x
         state.nit += query.order
         if usable(values):  # else it is asked again, at another random point
@@ -143,7 +145,7 @@ class CuttingPlane(Certifying):
             state.phase = "start"
         elif state.phase == "test":
             z, ahead = query.memory
-            if values[0] <= state.value - self.delta * self.epsilon / 3:  # line 6
+            if values[0] <= state.value - self._length * self.epsilon / 3:  # line 6
                 self._move(state, ahead, float(values[0]))
             else:
                 state.z = z

@@ -17,14 +17,17 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.estimate.smoothing import ball
-from goldstein.methods.method import TARGET, Context, Method, MethodState, Needs, Scale, Step, any_iterate
+from goldstein.methods.first_order import FirstOrder, FirstOrderState, Sifted
+from goldstein.methods.method import TARGET, Context, Needs, Scale, Step, any_iterate
 from goldstein.norms import norm, usable
 from goldstein.oracle import Array, Query
 from goldstein.stationarity.certificate import Certificate
 
+ROUNDING = 0.1  # of ε: what the rounding error of a gradient may be at most
+
 
 @dataclass
-class CertifyingState(MethodState):
+class CertifyingState(FirstOrderState):
     """State of a method that ends with a certificate; `value` is f(x), exact.
 
     Attributes
@@ -44,21 +47,28 @@ class CertifyingState(MethodState):
 
 
 @dataclass(frozen=True)
-class Certifying(Method):
+class Certifying(FirstOrder):
     """Base of the methods that stop by themselves, with a proof that dist(0, ∂_δ f(x)) ≤ ε.
 
     Parameters
     ----------
     delta, epsilon : float
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
+    gradients, rho, step
+        See `FirstOrder`; ρ is δ/1000 unless given, and a move is δ − ρ long.
 
     Notes
     -----
     One iteration is one gradient. The step that finds the certificate says so, and `ask` returns None after it.
+
+    With `gradients="sift"` gradients come from differences, which are those of f where it has no kink within the walk:
+    likely, but not known. The run ends in the same way, with a sentence instead of a certificate. A test that fails by
+    less than 2ρL is not noticed, so that ρ should be small beside δε/L.
     """
 
     delta: float
     epsilon: float
+    _share: ClassVar[float] = 1e-3
 
     def __post_init__(self) -> None:
         arguments.keep(
@@ -66,18 +76,45 @@ class Certifying(Method):
             delta=arguments.positive("delta", self.delta),
             epsilon=arguments.positive("epsilon", self.epsilon),
         )
+        self._check_source(self.delta)
 
     @property
     def needs(self) -> Needs:
-        return Needs(gradients=True, exact=True, reach=self.delta, random_stop=any_iterate)
+        return self._sourced(Needs(exact=True, reach=self.delta, random_stop=any_iterate))
+
+    @property
+    def _length(self) -> float:
+        """The length of a move; all gradients are then taken within δ of x."""
+        return self.delta - self._radius
 
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Certifying:
-        return cls(**{"delta": 0.1 * scale.radius, "epsilon": TARGET * scale.gradient, **given})
+        delta = max(0.1 * scale.radius, 2 * (given.get("rho") or 0.0))
+        return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **given})
 
     def _told(self, state: CertifyingState, query: Query, left: Array) -> Step:
-        done = self._certificate(state) if state.phase == "done" else None
-        return state.step(left, completed=query.order, done=done)
+        if state.phase != "done":
+            return state.step(left, completed=query.order)
+        if state.sifted is None:
+            return state.step(left, completed=query.order, done=self._certificate(state))
+        rounding = state.sifted.rounding(left.size)
+        if rounding > ROUNDING * self.epsilon:
+            notices = {"precision": self._drowned(state.sifted, rounding)}
+            return state.step(left, completed=query.order, notices=notices)
+        return state.step(left, completed=query.order, done=self._sentence(state))
+
+    def _sentence(self, state: CertifyingState) -> str:
+        return (
+            f"A convex combination of gradients within delta = {self.delta:g} of x, which were found by differences, "
+            f"has norm {state.norm:.3g} ≤ epsilon = {self.epsilon:g}."
+        )
+
+    def _drowned(self, sifted: Sifted, rounding: float) -> str:
+        return (
+            f"Nothing is shown, though the method is done: Rounding errors of F (|F| about {sifted.level:.2g}) are "
+            f"{rounding:.2g} in a gradient at step={sifted.step:.3g}, too much for epsilon = {self.epsilon:g}: use a "
+            "larger step and rho, higher precision, or subtract a constant from F."
+        )
 
     def _certificate(self, state: CertifyingState) -> Certificate:
         words = (
@@ -87,7 +124,7 @@ class Certifying(Method):
         found = (state.norm, "gradient hull", float(self.delta), float(self.epsilon))
         return Certificate("certified", *found, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
 
-    def init(self, x: Array, context: Context) -> Any:
+    def _init(self, x: Array, context: Context) -> Any:
         if context.project is not None:
             raise ValueError(f"{self.name} is for problems without constraints; leave bounds and projection out.")
         return self._begin(x)
@@ -109,7 +146,7 @@ class Certifying(Method):
         """Go to x, where everything starts anew."""
         state.x = x
         state.value = value
-        state.size = self.delta
+        state.size = self._length
         state.phase = "start"
 
 
@@ -117,7 +154,7 @@ class Certifying(Method):
 class _Interpolated(Certifying):
     """What INGD and PINGD share: the order of the questions."""
 
-    def ask(self, state: Any, context: Context, limit: int | None) -> Query | None:
+    def _ask(self, state: Any, context: Context, limit: int | None) -> Query | None:
         if state.phase == "done" or (limit is not None and limit < 1):
             return None
         if state.phase == "value":
@@ -125,11 +162,11 @@ class _Interpolated(Certifying):
         if state.phase == "start":
             return Query(self._first(state.x, context)[None], order=1)
         if state.phase == "test":
-            ahead = state.x - self.delta * state.m / state.norm
+            ahead = state.x - self._length * state.m / state.norm
             return Query(ahead[None], memory=ahead)
         return Query(self._between(state, context)[None], order=1)
 
-    def tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
+    def _tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
         left = state.x
         state.nit += query.order
         if usable(values):
@@ -147,7 +184,7 @@ class _Interpolated(Certifying):
             self._measure(state, values[0])
             self._restart(state, values[0].copy())
         elif state.phase == "test":
-            if state.value - values[0] >= self.delta * state.norm / 4:
+            if state.value - values[0] >= self._length * state.norm / 4:
                 self._move(state, query.memory, float(values[0]))
             else:
                 state.phase = "inner"
@@ -205,6 +242,8 @@ class INGD(_Interpolated):
     lipschitz : float, optional
         L, a Lipschitz constant of f. The largest norm of a gradient seen so far takes its place when it is larger, or
         when none is given.
+    gradients, rho, step
+        See `Certifying`.
 
     Notes
     -----
@@ -247,7 +286,7 @@ class INGD(_Interpolated):
 
     def _between(self, state: INGDState, context: Context) -> Array:
         assert state.m is not None
-        return state.x - context.rng.random() * self.delta * state.m / state.norm  # lines 5 and 7
+        return state.x - context.rng.random() * self._length * state.m / state.norm  # lines 5 and 7
 
     def _restart(self, state: INGDState, gradient: Array) -> None:
         state.origin, state.inner = gradient, 1
@@ -290,6 +329,8 @@ class PINGD(_Interpolated):
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
     perturb_radius : float
         r/‖g‖. The theorem asks for r < ‖g‖ √(1 − (1 − ‖g‖²/(128L²))²), about ‖g‖²/(8L).
+    gradients, rho, step
+        See `Certifying`.
 
     Notes
     -----
@@ -324,12 +365,12 @@ class PINGD(_Interpolated):
         return CertifyingState(x)
 
     def _first(self, x: Array, context: Context) -> Array:
-        return np.asarray(x + self.delta * ball(context.rng, 1, x.size)[0])  # Alg. 1, line 1
+        return np.asarray(x + self._length * ball(context.rng, 1, x.size)[0])  # Alg. 1, line 1
 
     def _between(self, state: CertifyingState, context: Context) -> Array:
         assert state.m is not None
         z = state.m + self.perturb_radius * state.norm * ball(context.rng, 1, state.x.size)[0]
-        return np.asarray(state.x - context.rng.random() * self.delta * z / norm(z))  # line 3
+        return np.asarray(state.x - context.rng.random() * self._length * z / norm(z))  # line 3
 
     def _restart(self, state: CertifyingState, gradient: Array) -> None:
         self._hold(state, gradient)

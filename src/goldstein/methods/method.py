@@ -54,6 +54,9 @@ class Step(State):
         For the output rule "choice": name -> point, the start last.
     underway : bool
         This was a part of an iteration that goes on; criteria look when it is over, as they do with machine code.
+    noisy : str
+        How noise showed in a function that was taken to have none; the run goes on as with noise that cannot be
+        replayed.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class Step(State):
     remarks: Mapping[str, str] | None = None
     candidates: Mapping[str, Array] | None = None
     underway: bool = False
+    noisy: str = ""
 
 
 @dataclass

@@ -15,17 +15,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
+from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.kernel import MachineCode
 from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Refusal, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.norms import usable
 from goldstein.oracle import Array, Oracle, Query
+from goldstein.state import State
 
 LEARNERS = ("adagrad", "ogd")
 
 
 @dataclass
-class Block:
+class Block(State):
     """The memory of a query: the point z and the position after the step."""
 
     z: Array
@@ -33,7 +35,7 @@ class Block:
 
 
 @dataclass
-class O2NCState(SmoothedState):
+class O2NCState(SmoothedState, FirstOrderState):
     """State of O2NC; `x` is the mean of the last finished block, the answer so far.
 
     Attributes
@@ -138,24 +140,29 @@ class _Blocks(Method):
 
 
 @dataclass(frozen=True)
-class O2NC(_Blocks):
+class O2NC(_Blocks, FirstOrder):
     """Online-to-nonconvex conversion with stochastic gradients (Cutkosky, Mehta and Orabona 2023).
 
     Parameters
     ----------
     delta : float
-        Radius δ of the stationarity aimed at; the learner's ball has radius D = δ/M.
+        Radius δ of the stationarity aimed at; the learner's ball has radius D = (δ − ρ)/M, ρ = 0 for the oracle's own
+        gradients.
     block_length : int
         M, steps from one restart of the learner to the next.
     step_size : float, optional
         η of online gradient descent (learner "ogd").
     learner : {"adagrad", "ogd"}
         AdaGrad-norm finds its step from the gradients and needs no Lipschitz constant.
+    gradients, rho, step
+        See `FirstOrder`; ρ is δ/20 unless given.
 
     Notes
     -----
     The answer is the mean of the last finished block, x0 if there is none. The theorem is about a block drawn at
     random, which is `output="random"`, and what plans use.
+
+    With `gradients="sift"` it runs on f_ρ, from values alone: ∂_{δ−ρ} f_ρ(x) ⊂ ∂_δ f(x).
 
     References
     ----------
@@ -169,6 +176,10 @@ class O2NC(_Blocks):
     >>> res = gs.minimize(oracle, np.ones(5), gs.O2NC(delta=0.5, block_length=20), max_evals=2000, rng=0)
     >>> bool(res.fun < 1), res.ngev > 1900
     (True, True)
+    >>> method = gs.O2NC(delta=0.5, block_length=20, gradients="sift")
+    >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(5), method, max_evals=10_000, rng=0)
+    >>> bool(res.fun < 1), res.ngev
+    (True, 0)
     """
 
     delta: float
@@ -180,36 +191,45 @@ class O2NC(_Blocks):
     def __post_init__(self) -> None:
         arguments.keep(self, delta=arguments.positive("delta", self.delta))
         self._check_learner(self.block_length, self.step_size, self.learner)
+        self._check_source(self.delta)
 
     @property
     def needs(self) -> Needs:
-        return Needs(gradients=True, values=False, random_stop=self._any_block)
+        return self._sourced(Needs(values=False, random_stop=self._any_block))
 
-    def init(self, x: Array, context: Context) -> O2NCState:
+    @property
+    def play_radius(self) -> float:
+        """D, the radius of the learner's ball."""
+        return (self.delta - self._radius) / self.block_length
+
+    def _init(self, x: Array, context: Context) -> O2NCState:
         return _begin(x)
 
-    def ask(self, state: O2NCState, context: Context, limit: int | None) -> Query | None:
+    def _ask(self, state: O2NCState, context: Context, limit: int | None) -> Query | None:
         if limit is not None and limit < 1:
             return None
-        block = _travel(state, context, 0.0)
+        block = _travel(state, context, self._radius)
         xi = None if context.sample is None else context.sample(context.rng, 1)
         return Query(block.z[None], xi, order=1, memory=block)
 
-    def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
+    def _tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         ended = False
         if usable(values):
-            radius = self.delta / self.block_length
+            g = values[0]
             ended = _learn(
-                state, context, query.memory, values[0], length=self.block_length, radius=radius, eta=self.step_size
+                state, context, query.memory, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
             )
         state.nit += 1
         return state.step(state.x if ended else None, remarks=_remarks(state))  # block means only
 
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> O2NC:
-        settings = _blocks(scale, {"delta": 0.1 * scale.radius, **given}, scale.evals)
-        if _lacks_step(settings):  # η = D/(G √M), D = δ/M
-            settings["step_size"] = settings["delta"] / (scale.gradient * settings["block_length"] ** 1.5)
+        least = 2 * (given.get("rho") or 0.0)
+        delta = max(0.1 * scale.radius, least)
+        settings = _blocks(scale, {"delta": delta, **given}, cls._affordable(scale, given))
+        if _lacks_step(settings):  # η = D/(G √M)
+            D = cls(**{**settings, "step_size": 1.0}).play_radius
+            settings["step_size"] = D / (scale.gradient * sqrt(settings["block_length"]))
         return cls(**settings)
 
 

@@ -19,6 +19,7 @@ from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probed import Guess, Probed
 from goldstein.methods.sift import Sift
 from goldstein.methods.singd import PSINGD, SINGD
+from goldstein.methods.two_point import TwoPoint
 from goldstein.methods.warm_start import WarmStart, guess_ws_gfm, guess_ws_gfm_plus
 
 METHODS: dict[str, type[Method]] = {}
@@ -85,6 +86,7 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
 
 
 register(Auto)
+register(TwoPoint)
 register(Sift)
 register(GFM)
 register(GFMPlus)

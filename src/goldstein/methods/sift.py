@@ -40,10 +40,12 @@ TOLERANCE = 0.01  # of an interval, in h times the size of a gradient
 DENSE = 100  # coordinates beyond which the tolerance shrinks, so that closed intervals add 4 % to E‖g‖² at most
 CAP_SHARE, CAP_LEAST = 40, 4  # one part in so many of the budget for one ξ, and so many values at least
 SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
-DROWNED = 50  # so many components, most of which differ by rounding alone, are worth a warning
-GUESS = 0.5  # R, in kink radii over √d
-ITERATIONS = 2000  # a guessed batch leaves so many, even if all components are dense
-LARGEST_BATCH = 64
+SEEN = 50  # so many components tell how large gradients are, beside which rounding is judged
+START = 1.4  # R that is guessed, in radii of kinks over √d
+GROWTH = 2.0  # and how it grows: the best R is about this many times the distance to the solution
+LONG, LONGER = 3000, 0.25  # more gradients than this forgive a large radius: the growth rises with this power of them
+ITERATIONS = 10_000  # a guessed batch leaves so many, even if all components are dense
+LARGEST_BATCH = 16
 
 
 @dataclass
@@ -52,6 +54,10 @@ class SiftState(MethodState):
 
     Attributes
     ----------
+    origin : ndarray, shape (d,)
+        x0.
+    radius, walk : float
+        R, and the sum of ‖step‖² so far.
     squares : ndarray, shape (d,)
         G_j, the sum of g_j² so far.
     sifting : estimate.sift.Sift or None
@@ -75,6 +81,9 @@ class SiftState(MethodState):
         By how much queries may leave the allowed set.
     """
 
+    origin: Array = None  # type: ignore[assignment]
+    radius: float = 0.0
+    walk: float = 0.0
     squares: Array = None  # type: ignore[assignment]
     sifting: sift.Sift | None = None
     began: int = 0
@@ -121,12 +130,16 @@ class Sift(Method):
     values at most, 2 where the component is flat, and about s·(log₂(d/s) + 2) where s coordinates matter. With g the
     mean over the batch, G_j the sum of all g_j² and u the share of the budget that is used,
 
-        x_j ← x_j − R (1 − u) g_j √(u / G_j)    where g_j ≠ 0.
+        x_j ← x_j − R (1 − u) g_j √(u / G_j)    where g_j ≠ 0,
+        R ← max(R, growth · r),  r² = (‖x − x0‖² − Σ‖steps‖²) / #{j: G_j > 0}, at most twofold at once.
+
+    r is how far a coordinate has travelled, the random walk of the steps taken off. An R that is too small moves x
+    steadily in one direction, and so grows by powers; one that is large enough stays.
 
     Parameters
     ----------
     radius : float
-        R: with T iterations a coordinate can travel about R√T/2.
+        R at the start: with T iterations a coordinate can travel about R√T/2.
     step : float, optional
         h. None: 1e-5·R, or as much as rounding errors of F ask for, √d·u|F|/h being 1 % of ‖g‖.
     batch_size : int, optional
@@ -139,6 +152,8 @@ class Sift(Method):
         flat. None: 0.01, beyond 100 coordinates 0.1/√d.
     rho : float, optional
         ρ > 0: the walks start at y = x + ρu, u uniform in the unit ball, and estimate ∇f_ρ(x), up to h.
+    growth : float, optional
+        R grows with the distance travelled; 0: it stays as it is.
     cap : int, optional
         Values for one ξ, at most; the intervals that are left then keep the random-sign estimate. None: a fortieth of
         the budget, 4 at least.
@@ -179,6 +194,7 @@ class Sift(Method):
     tolerance: float | None = None
     rho: float = 0.0
     cap: int | None = None
+    growth: float = 0.0
     name: ClassVar[str] = "sift"
 
     def __post_init__(self) -> None:
@@ -192,6 +208,7 @@ class Sift(Method):
             tolerance=None if tolerance is None else arguments.not_negative("tolerance", tolerance),
             rho=arguments.not_negative("rho", self.rho),
             cap=arguments.optional_count("cap", self.cap, least=2),
+            growth=arguments.not_negative("growth", self.growth),
         )
 
     @property
@@ -206,11 +223,12 @@ class Sift(Method):
     def init(self, x: Array, context: Context) -> SiftState:
         if self.decay > 0 and context.progress(0) is None:
             raise ValueError("sift plans its steps for the budget: give the run max_evals or max_iter, or decay=0.")
-        state = SiftState(x, squares=np.zeros(x.size))
+        state = SiftState(x, radius=self.radius, squares=np.zeros(x.size))
         margin = self._margin(state, context)
         if margin and context.project is not None and not context.project.holds(margin):
             state.remark = f"Queries may leave the allowed set by delta = {margin:.3g}."
         state.x = context.projected(x, margin)
+        state.origin = state.x
         return state
 
     def ask(self, state: SiftState, context: Context, limit: int | None) -> Query | None:
@@ -303,17 +321,30 @@ class Sift(Method):
         moving = state.squares > 0  # where g_j = 0, x_j stays as it is
         ahead = state.x.copy()
         ahead[moving] -= state.size * (g[moving] / np.sqrt(state.squares[moving]))
+        left = state.x
         state.x = context.projected(ahead, self._margin(state, context))
+        if self.growth:
+            self._grow(state, left, int(moving.sum()))
+
+    def _grow(self, state: SiftState, left: Array, moving: int) -> None:
+        """Let R grow with the distance travelled, the random walk of the steps taken off."""
+        step = state.x - left
+        away = state.x - state.origin
+        state.walk += _total(step * step)
+        net = _total(away * away) - state.walk
+        if net > 0:
+            travelled = self.growth * sqrt(net / moving)
+            state.radius = max(state.radius, min(travelled, 2 * state.radius))
 
     def _length(self, state: SiftState, context: Context) -> float:
         """Return R (1 − u) √u at the middle of the batch that was told."""
         if self.decay == 0:
-            return self.radius
+            return state.radius
         before = _share(state.began, state.nit - 1, context)
         after = _share(context.nfev, state.nit, context)
         u = 0.5 * (before + after)
         left = 1.0 - u
-        return float(self.radius * (left if self.decay == 1 else left**self.decay) * sqrt(u))
+        return float(state.radius * (left if self.decay == 1 else left**self.decay) * sqrt(u))
 
     def _step(self, state: SiftState) -> float:
         """Return h: a small part of R, or as much as the rounding errors of the values ask for."""
@@ -346,11 +377,13 @@ class Sift(Method):
         return self.rho + 1.5 * sqrt(state.x.size) * self._step(state)
 
     def _told(self, state: SiftState, offer: Array | None, completed: int) -> Step:
-        walked = sqrt(state.x.size) * self._step(state)  # so that d·u|F|/δ is √d·u|F|/h
-        noise = (walked, state.power / max(state.directions, 1.0))
+        noise = (0.0, 0.0)
         notices = None
-        if state.directions >= DROWNED and 2 * state.drowned > state.directions:
-            notices = {"precision": self._drowning(state)}
+        if state.directions >= SEEN:
+            walked = sqrt(state.x.size) * self._step(state)  # so that d·u|F|/δ is √d·u|F|/h
+            noise = (walked, state.power / state.directions)
+            if 2 * state.drowned > state.directions:
+                notices = {"precision": self._drowning(state)}
         remarks = {"set": state.remark} if state.remark else None
         more = {"notices": notices, "remarks": remarks, "underway": state.sifting is not None}
         return state.step(offer, completed, noise, state.directions, **more)
@@ -372,9 +405,15 @@ class Sift(Method):
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Sift:
         root = scale.estimate / scale.gradient  # √d
-        dense = ITERATIONS * (root * root + 1)
-        batch = int(min(max(scale.evals // dense, 1), LARGEST_BATCH))
-        return cls(**{"radius": GUESS * 2 * scale.radius / root, "batch_size": batch, **given})
+        batch = batch_for(scale.evals, root * root)
+        return cls(
+            **{
+                "radius": 2 * scale.radius / root,
+                "batch_size": batch,
+                "growth": growth_for(scale.evals, root * root),
+                **given,
+            }
+        )
 
 
 class _Compiled(MachineCode):
@@ -421,8 +460,9 @@ class _Compiled(MachineCode):
         stale = np.ones(size, np.bool_) if state.stale is None else state.stale.copy()
         order = np.empty(self.n, np.int64) if state.order is None else state.order  # long, and nobody else's
         place = self.n if state.order is None else state.place
+        sums = (state.power, state.directions, state.active, state.magnitude, state.drowned)
         seen = (state.single, state.double, context.nfev, state.nit, state.value, state.size, place)
-        memory = np.array([state.power, state.directions, state.active, state.magnitude, state.drowned, *seen], float)
+        memory = np.array([*sums, *seen, state.radius, state.walk], float)
         settings = self._settings(d, context)
         gradient = np.full(d, np.nan)
         squares = state.squares.copy()
@@ -438,7 +478,7 @@ class _Compiled(MachineCode):
         unlimited = np.iinfo(np.int64).max
         soft = math.ceil(min(self._edge - context.nfev, CHUNK))
         limits = (iterations, most, unlimited if cap is None else cap, soft, unlimited if limit is None else limit)
-        arrays = (squares, gradient, units, stale, order, settings, memory, tally)
+        arrays = (state.origin, squares, gradient, units, stale, order, settings, memory, tally)
         done, used = self.compiled(loop.sift, context.rng, self.n, x, average, left, *limits, *arrays)
         if mean is not None:
             mean.mean = average
@@ -457,6 +497,8 @@ class _Compiled(MachineCode):
         state.nit = int(memory[loop.NIT])
         state.value = float(memory[loop.VALUE])
         state.size = float(memory[loop.LENGTH])
+        state.radius = float(memory[loop.NOW])
+        state.walk = float(memory[loop.WALK])
         if not np.isnan(gradient[0]):
             state.norm = norm(gradient)
         context.nfev += used
@@ -468,9 +510,19 @@ class _Compiled(MachineCode):
         evals = np.inf if context.max_evals is None else max(context.max_evals, 1)
         iterations = np.inf if context.max_iter is None else max(context.max_iter, 1)
         radius = method.radius
-        given = (radius, method.step or 0.0, method.decay, method._tolerance(d), evals, iterations)
+        given = (method.growth, method.step or 0.0, method.decay, method._tolerance(d), evals, iterations)
         known = (STEP * radius, LONGEST * radius, PRECISION, SHORT_VALUES, sift.ZERO, sift.NEXT)
         return np.array([*given, *known], float)
+
+
+def batch_for(evals: int, d: float) -> int:
+    """Return how many ξ to take at once: larger batches are faster, but leave fewer iterations."""
+    return int(min(max(evals // (ITERATIONS * (d + 1)), 1), LARGEST_BATCH))
+
+
+def growth_for(evals: int, d: float) -> float:
+    """Return how much the radius grows with the distance travelled, in a run of so many evaluations."""
+    return float(GROWTH * max(1.0, evals / (d + 1) / LONG) ** LONGER)
 
 
 def _most(free: int, cap: int | None) -> int:

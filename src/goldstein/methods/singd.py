@@ -16,13 +16,14 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.estimate.smoothing import ball
-from goldstein.methods.method import TARGET, TRAVEL, Context, Method, MethodState, Needs, Scale, Step
+from goldstein.methods.first_order import FirstOrder, FirstOrderState
+from goldstein.methods.method import TARGET, TRAVEL, Context, Needs, Scale, Step
 from goldstein.norms import usable
 from goldstein.oracle import Array, Query
 
 
 @dataclass
-class SINGDState(MethodState):
+class SINGDState(FirstOrderState):
     """State of SINGD.
 
     Attributes
@@ -38,7 +39,7 @@ class SINGDState(MethodState):
 
 
 @dataclass(frozen=True)
-class SINGD(Method):
+class SINGD(FirstOrder):
     """Stochastic interpolated normalised gradient descent (Zhang et al. 2020).
 
     ::
@@ -48,9 +49,10 @@ class SINGD(Method):
         3      x_{t+1} = x_t − m_t / (p ‖m_t‖ + q)
         4      y uniform on the segment [x_t, x_{t+1}]
         5      m_{t+1} = β m_t + (1 − β) g(y; ξ)
-        6  i uniform on {1, …, T}; return x_{max(i−K, 1)}, K = ⌊p δ⌋
+        6  i uniform on {1, …, T}; return x_{max(i−K, 1)}, K = ⌊p (δ − ρ)⌋
 
-    A step is shorter than 1/p, so the K iterates after the answer stay within δ of it. One gradient an iteration and
+    A step is shorter than 1/p, so the K iterates after the answer stay within δ − ρ of it; ρ = 0 for the oracle's own
+    gradients. One gradient an iteration and
     one at the start; no values.
 
     Parameters
@@ -64,6 +66,8 @@ class SINGD(Method):
     perturb_radius : float, optional
         Before a move m is replaced by a uniform draw from the ball around it with radius `perturb_radius` · ‖m‖, so
         that F(·; ξ) is differentiable almost everywhere on the segment; see `PSINGD`. None: not perturbed.
+    gradients, rho, step
+        See `FirstOrder`; ρ is δ/20 unless given.
 
     Notes
     -----
@@ -76,7 +80,8 @@ class SINGD(Method):
     are kept. "average" sees the same late points; "last" returns x_{T+1}, about which the theorem says nothing.
 
     The gradient must satisfy ⟨g(x), v⟩ = F'(x; v) along the directions travelled, which automatic differentiation
-    gives almost everywhere, but not at every kink.
+    gives almost everywhere, but not at every kink. With `gradients="sift"` the method runs on f_ρ, which has a gradient
+    everywhere.
 
     References
     ----------
@@ -108,20 +113,21 @@ class SINGD(Method):
         if self.perturb_radius is not None:
             wanted = "a share of ‖m‖ between 0 and 1, or None"
             arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, wanted))
+        self._check_source(self.delta)
 
     @property
     def needs(self) -> Needs:
-        return Needs(gradients=True, values=False, output="random", random_stop=self._any_late_point)
+        return self._sourced(Needs(values=False, output="random", random_stop=self._any_late_point))
 
     @property
     def lookback(self) -> int:
-        """K = ⌊p δ⌋, how many steps before the index drawn the answer lies."""
-        return int(self.p * self.delta)
+        """K = ⌊p (δ − ρ)⌋, how many steps before the index drawn the answer lies."""
+        return int(self.p * (self.delta - self._radius))
 
-    def init(self, x: Array, context: Context) -> SINGDState:
+    def _init(self, x: Array, context: Context) -> SINGDState:
         return SINGDState(x, past=np.tile(x, (self.lookback, 1)))  # what lies before x_1 counts as x_1
 
-    def ask(self, state: SINGDState, context: Context, limit: int | None) -> Query | None:
+    def _ask(self, state: SINGDState, context: Context, limit: int | None) -> Query | None:
         if limit is not None and limit < 1:
             return None
         if state.m is None:
@@ -132,7 +138,7 @@ class SINGD(Method):
         xi = None if context.sample is None else context.sample(context.rng, 1)
         return Query(y[None], xi, order=1, memory=ahead)
 
-    def tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> Step:
+    def _tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> Step:
         g = values[0]
         left = state.x
         fine = usable(values)
@@ -154,7 +160,7 @@ class SINGD(Method):
         """Return x_{t+1} = x_t − m/(p‖m‖ + q), with m perturbed first if so wished."""
         if self.perturb_radius is not None:
             m = m + self.perturb_radius * np.sqrt(m @ m) * ball(context.rng, 1, m.size)[0]
-        return context.projected(x - m / (self.p * np.sqrt(m @ m) + self.q), 0.0)  # Alg. 2, line 3
+        return context.projected(x - m / (self.p * np.sqrt(m @ m) + self.q), self._radius)  # Alg. 2, line 3
 
     def _exchange(self, state: SINGDState, left: Array) -> Array:
         """Put x_t into the ring and return x_{max(t−K, 1)}, whose row it takes."""
@@ -171,11 +177,12 @@ class SINGD(Method):
 
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> SINGD:
-        delta = given.get("delta", 0.1 * scale.radius)
+        delta = given.get("delta", max(0.1 * scale.radius, 2 * (given.get("rho") or 0.0)))
         memory = log(16 / TARGET)  # (1 − β)·p·δ by the theorem, so that what is older than K steps is forgotten
         # A step along a full gradient is 1/(2p) long. The answer is drawn from the whole run, of which a fifth is to
         # travel a few R; p is at most the theorem's.
-        p = given.get("p", min(scale.evals / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
+        steps = cls._affordable(scale, given)
+        p = given.get("p", min(steps / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
         beta = max(0.0, 1 - memory / (p * delta))
         return cls(**{"delta": delta, "p": p, "q": scale.gradient * p, "beta": beta, **given})
 
@@ -193,7 +200,7 @@ class PSINGD(SINGD):
 
     Parameters
     ----------
-    delta, p, q, beta
+    delta, p, q, beta, gradients, rho, step
         As in `SINGD`.
     perturb_radius : float
         r/‖m_t‖, tiny.

@@ -126,12 +126,11 @@ class StagedKernel:
         if isinstance(kernel, Refusal):
             return 0
         stage = self.method._share(state, context)
-        if state.average is not None:  # a stage that ends before the run does
-            if stage.max_evals is not None:
-                until = min(until, stage.max_evals - stage.nfev)
-            if stage.max_iter is not None:
-                left = stage.max_iter - state.inner.nit
-                most = left if most is None else min(left, most)
+        if stage.max_evals is not None:
+            until = min(until, stage.max_evals - stage.nfev)
+        if stage.max_iter is not None:
+            left = stage.max_iter - state.inner.nit
+            most = left if most is None else min(left, most)
         return kernel.plan(state.inner, stage, limit, until, most)
 
     def run(

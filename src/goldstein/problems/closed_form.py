@@ -211,7 +211,7 @@ def _ridge_smoothed(x: Array, delta: float, e: Array) -> Array:
 
 
 def _capped(X: Array, e: Array) -> Array:
-    return np.minimum(np.abs(X @ e), 1.0)
+    return np.asarray(np.minimum(np.abs(X @ e), 1.0))
 
 
 def _capped_grad(X: Array, e: Array) -> Array:

@@ -80,7 +80,7 @@ class Closing:
         if not self.oracle.noisy:
             return 1
         share = max(2, budget // SHARE, min(budget // 10, 50))
-        if self.judging:
+        if self.judging and not self.oracle.replayable:  # common samples compare points much better
             share = max(2, int(self.judging * budget) // self.candidates)
         n = self.oracle.n
         return n if n is not None and n <= share else min(share, MOST)

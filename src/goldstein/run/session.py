@@ -84,6 +84,7 @@ class Session:
         self.method = method
         self.needs = method.needs
         self.oracle = oracle
+        self._declared = type(oracle).__name__
         self.bare = bare
         self.max_evals = max_evals
         self.max_iter = max_iter
@@ -170,7 +171,7 @@ class Session:
             )
 
     def _take_as_noisy(self, reason: str) -> None:
-        self.oracle = Unreplayable(self.oracle.fun)
+        self.oracle = Unreplayable(self.oracle.fun, self.oracle.args, self.oracle.vectorized)
         self.recognised = reason
         self.notes.append(reason)
 
@@ -192,18 +193,7 @@ class Session:
         self.choosing = self.output is None and self.needs.output == "choice"
         self._choose_rule()
         self.tracker = TRACKERS[self.rule]()
-        candidates = self.needs.candidates if self.choosing else 1
-        self.closing = Closing(self.oracle, self.max_evals, candidates, self.stationarity, self.estimating)
-        if self.choosing:
-            self.closing.favourite = self.needs.favourite
-            self.closing.judging = self.needs.judging
-        self.reserve = self.closing.reserve
-        self.kept = self.reserve + sum(criterion.reserve for criterion in self.watching)
-        context.sample = self.oracle.sample
-        context.noisy = self.oracle.noisy
-        context.n = self.oracle.n
-        if self.max_evals is not None:
-            context.max_evals = max(self.max_evals - self._spent - self.reserve, 0)
+        self._settle()
         self.kernel = self._kernel()
         if self.checkpoint is not None:
             self._aux_at_start = aux_at_start
@@ -213,6 +203,22 @@ class Session:
             self.step = Step(self.state.x)
         else:
             self._restore(saved)
+
+    def _settle(self) -> None:
+        """Plan the end of the run, and tell the method what follows from the oracle and from that plan."""
+        candidates = self.needs.candidates if self.choosing else 1
+        self.closing = Closing(self.oracle, self.max_evals, candidates, self.stationarity, self.estimating)
+        if self.choosing:
+            self.closing.favourite = self.needs.favourite
+            self.closing.judging = self.needs.judging
+        self.reserve = self.closing.reserve
+        self.kept = self.reserve + sum(criterion.reserve for criterion in self.watching)
+        context = self.context
+        context.sample = self.oracle.sample
+        context.noisy = self.oracle.noisy
+        context.n = self.oracle.n
+        if self.max_evals is not None:
+            context.max_evals = max(self.max_evals - self._spent - self.reserve, 0)
 
     def _check_reach(self) -> None:
         """Say so beforehand if queries may leave the allowed set."""
@@ -381,6 +387,9 @@ class Session:
                 self.lookout.add(tally)
             if step.directions:
                 self.counters.measure(tally)
+        if step.noisy and not self.oracle.noisy:
+            self._take_as_noisy(step.noisy)
+            self._settle()
         if step.remarks:
             self.remarks.update(step.remarks)
         if step.notices:
@@ -642,13 +651,16 @@ class Session:
         self.recorder = saved.recorder.over_again(self.max_evals)
         self.lookout = saved.lookout
         self.remarks = saved.remarks
+        if saved.recognised and not self.oracle.noisy:
+            self._take_as_noisy(saved.recognised)
+            self._settle()
 
     def _identity(self) -> dict[str, Any]:
         """Return what a run must have in common with one that it goes on from."""
         horizon = (self.max_evals, self.max_iter) if self.needs.horizon else ()
         return {
             "method": repr(self.method),
-            "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
+            "oracle": f"{self._declared}, n={self.oracle.n}",
             "x0": hashlib.sha256(self._x0.tobytes()).hexdigest(),
             "x_scale": None if self.x_scale is None else self.x_scale.tolist(),
             "output": f"{self.output}, {self.rule}",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from goldstein import arguments
 from goldstein.methods.cutting_plane import MOST_VARIABLES
+from goldstein.theory.first_order import REGRET
 from goldstein.theory.planning import BLOCKS, CONVEX, PLANS, plan
 from goldstein.theory.plans import Plan, written
 
@@ -21,8 +23,8 @@ class Row:
         Its name, with the learner if it has a choice of them.
     plan : Plan
         Its plan, with all parameters.
-    needs : str
-        What it asks the oracle for, and of f.
+    needs, gradients : str and bool
+        What it asks the oracle for, and of f; and whether there are gradients in it.
     guarantee : str
         The quantity that its theorem bounds, and in what sense.
     mark : str
@@ -37,6 +39,11 @@ class Row:
     def needs(self) -> str:
         """What it asks the oracle for, and of f."""
         return self.plan.oracle + (", convex f" if self.plan.name in CONVEX else "")
+
+    @property
+    def gradients(self) -> bool:
+        """Whether it needs gradients."""
+        return "gradients" in self.plan.oracle
 
     @property
     def guarantee(self) -> str:
@@ -80,7 +87,7 @@ class Comparison:
     @property
     def cheapest_from_values(self) -> Plan:
         """The plan with the fewest evaluations among those that need no gradients."""
-        return next(row.plan for row in self.rows if row.plan.oracle == "values")
+        return next(row.plan for row in self.rows if not row.gradients)
 
     def __str__(self) -> str:
         lines = [("method", "needs", "evaluations", "expected", "guarantee", "")]
@@ -102,6 +109,7 @@ def compare(
     epsilon: float,
     radius: float | None = None,
     constants: str = "sharp",
+    sparsity: int | None = None,
 ) -> Comparison:
     """Return what every method costs by its theorem for one and the same goal.
 
@@ -112,6 +120,8 @@ def compare(
     radius : float, optional
         R = dist(x0, argmin f) or an upper bound, and with it the promise that f is convex: the methods for convex f
         are listed only then.
+    sparsity : int, optional
+        As in `plan`, for the gradients that "o2nc" sifts from values.
 
     Returns
     -------
@@ -128,12 +138,12 @@ def compare(
     >>> from goldstein import theory
     >>> table = theory.compare(d=10, L=1, gap=1, delta=0.5, epsilon=0.3)
     >>> table.cheapest_from_values.name, table.cheapest.name
-    ('gfm', 'o2nc')
+    ('o2nc', 'o2nc')
     >>> for row in list(table)[:3]:
-    ...     print(f"{row.method:14}  {row.needs:9}  {row.plan.evaluations:6,}  {row.mark}".rstrip())
-    o2nc (ogd)      gradients   2,000  cheapest
-    o2nc (adagrad)  gradients   7,340
-    gfm             values     42,584  cheapest from values
+    ...     print(f"{row.method:16}  {row.needs:15}  {row.plan.evaluations:6,}  {row.mark}".rstrip())
+    o2nc (ogd)        gradients         2,000  cheapest
+    o2nc (adagrad)    gradients         7,340
+    o2nc (ogd, sift)  replayed values  25,553  cheapest from values
     """
     d, left_out, rows = arguments.count("d", d), [], []
     if radius is None:
@@ -143,7 +153,7 @@ def compare(
     for name in PLANS:
         if (name in CONVEX and radius is None) or (name == "cutting-plane" and d > MOST_VARIABLES):
             continue
-        for learner in ("ogd", "adagrad") if name in BLOCKS else (None,):
+        for choice in _choices(name, sparsity):
             made = plan(
                 name,
                 d=d,
@@ -153,11 +163,22 @@ def compare(
                 epsilon=epsilon,
                 radius=radius,
                 constants=constants,
-                learner=learner,
+                **choice,
             )
-            rows.append(Row(name if learner is None else f"{name} ({learner})", made))
+            words = [choice[key] for key in ("learner", "gradients") if key in choice]
+            rows.append(Row(f"{name} ({', '.join(words)})" if words else name, made))
     rows.sort(key=lambda row: row.plan.evaluations)
-    first, from_values = rows[0], next(row for row in rows if row.plan.oracle == "values")
+    first, from_values = rows[0], next(row for row in rows if not row.gradients)
     marks = {id(from_values): "cheapest from values"}
     marks[id(first)] = "cheapest, from values too" if first is from_values else "cheapest"
     return Comparison(tuple(replace(row, mark=marks.get(id(row), "")) for row in rows), tuple(left_out))
+
+
+def _choices(name: str, sparsity: int | None) -> list[dict[str, Any]]:
+    """Return every way in which a method is planned."""
+    if name not in BLOCKS:
+        return [{}]
+    choices: list[dict[str, Any]] = [{"learner": learner} for learner in REGRET]
+    if name == "o2nc":
+        choices += [{"learner": learner, "gradients": "sift", "sparsity": sparsity} for learner in REGRET]
+    return choices

@@ -16,6 +16,8 @@ from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.theory.plans import Goal, Plan, ceil
 
 REGRET = {"ogd": 1.0, "adagrad": 2 * math.sqrt(2)}  # regret of a learner on a ball of radius D, in units of D G √M
+SHARE = 0.01  # of ε for the bias of sifted gradients, and for rounding
+DIFFERENCE = 1.03e-14  # in |F|: what passes for no difference of two values, and their rounding
 BLOCK_CLAIM = "E dist(0, ∂_δ f(x_out)) ≤ ε, by the mean gradient of a block"
 
 
@@ -57,10 +59,14 @@ def _singd(p: Goal, name: str, method: Any, note: str) -> Plan:
 def o2nc(p: Goal) -> Plan:
     """Plan O2NC with restarts: avg E‖block mean of ∇f(z)‖ ≤ Δ/(DMK) + (c G + s)/√M, c the learner's regret.
 
+    With `gradients="sift"` see `sifted_o2nc`.
+
     In a block, f changes by Σ⟨∇f(z), Δ⟩ in the mean, which is regret + Σ⟨g, u⟩ for every u of length D; take u against
     the mean of ∇f(z), and Σ⟨g − ∇f(z), u⟩ ≤ D s √M in the mean. OGD from 0 has regret D²/(2η) + ηMG²/2 = D G √M,
     AdaGrad-norm 2√2 D √(Σ‖g‖²). With D = δ/M, ε/3 goes to the first term and 2ε/3 to the second.
     """
+    if p.gradients == "sift":
+        return sifted_o2nc(p)
     G, s = p.L, p.L if p.noise is None else p.noise
     M = ceil((1.5 * (REGRET[p.learner] * G + s) / p.epsilon) ** 2)
     K = ceil(3 * p.gap / (p.delta * p.epsilon))
@@ -71,13 +77,63 @@ def o2nc(p: Goal) -> Plan:
     return p.plan("o2nc", O2NC(**settings), numbers, M * K, M * K, mean, **more)
 
 
+def sifted_o2nc(p: Goal) -> Plan:
+    """Plan O2NC on f_ρ with gradients that are sifted from values; docs/sifting.md has the proofs.
+
+    The walk begins at z + ρ'u, ρ' = ρ − 3h√d/2, so that all values lie within ρ of z. With L_ρ' = κ_d L/ρ', its mean
+    is within β = √(13/24)·hd·L_ρ' of ∇f_ρ'(z), and E‖g‖² ≤ G² = L² + √d·βL/2, whatever F. A bias of β adds 2β to the
+    bound of `o2nc`, once for Δ and once for u: Δ_ρ/(DMK) + (c G + s)/√M + 2(β + rounding), with s ≤ G and
+    D = (δ − ρ)/M. Of ε, one hundredth goes to 2β, another to rounding, and of the rest a third to the first term and
+    two thirds to the second; h is as large as that and one hundredth of L² in G² allow. What rounding K up leaves over
+    makes M smaller. One gradient takes d + 1 values at most, and fewer if no component has more than `sparsity` active
+    coordinates.
+
+    Rounding: a leaf is off by 2τ/h at most, where τ = 1e-14·|F| is the difference that passes for none, √d·2τ/h in all;
+    the note says how large |F| may be for that. Intervals that are closed by mistake are not in the bound.
+    """
+    rho = 0.05 * p.delta
+    nu = p.delta - rho
+    root = math.sqrt(p.d)
+    kappa = p.constants.smoothness * p.delta / p.L
+    beta = min(0.5 * SHARE * p.epsilon, 2 * SHARE * p.L / root)
+    h = beta * rho / (math.sqrt(13 / 24) * p.d * kappa * p.L + 1.5 * root * beta)  # β at ρ' = ρ − 3h√d/2
+    G = p.L * math.sqrt(1 + root * beta / (2 * p.L))
+    left = (1 - SHARE) * p.epsilon - 2 * beta
+    gap = p.gap + rho * p.L  # Δ_ρ
+    K = ceil(3 * gap / (nu * left))
+    M = ceil(((REGRET[p.learner] + 1) * G / (left - gap / (nu * K))) ** 2)
+    each = sift_cost(p.d, p.sparsity)
+    settings: dict[str, Any] = {"delta": p.delta, "block_length": M, "learner": p.learner}
+    settings |= {"step_size": nu / (M * G * math.sqrt(M))} if p.learner == "ogd" else {}
+    settings |= {"gradients": "sift", "rho": rho, "step": h}
+    largest = SHARE * p.epsilon * h / (4 * root * DIFFERENCE)
+    note = (
+        f"for values up to |F| = {largest:.2g} in double precision; without intervals closed by mistake, of which "
+        "docs/sifting.md says how rare they are"
+    )
+    numbers = settings | {"blocks": K, "values_each": each}
+    more = {"oracle": "replayed values", "claim": BLOCK_CLAIM, "exact": False, "note": note}
+    return p.plan("o2nc", O2NC(**settings), numbers, M * K, each * M * K, None, **more)
+
+
+def sift_cost(d: int, sparsity: int | None) -> int:
+    """Return how many values a sifted gradient takes at most: 2, and one for every interval that is opened.
+
+    Level l of the bisection has 2^l intervals at most, and as many that hold one of the s coordinates that matter.
+    """
+    if sparsity is None:
+        return d + 1
+    levels = (d - 1).bit_length()  # ⌈log₂ d⌉
+    return min(d + 1, 2 + sum(min(1 << level, sparsity) for level in range(levels)))
+
+
 def ingd(p: Goal) -> Plan:
     """Plan INGD: fewer than 4Δ/(δε) moves; between two of them E‖m_k‖² ≤ 8L²/(3k + 8), begun anew every 48L²/ε²."""
     epsilon = min(p.epsilon, p.L)
     places = ceil(4 * p.gap / (p.delta * epsilon))  # a move lowers f by more than δε/4, and the last x has none
     segments = ceil(math.log(places / p.failure_probability))  # one fails with probability 1/18 < 1/e
     inner = ceil(48 * p.L**2 / epsilon**2) * segments
-    settings = {"delta": p.delta, "epsilon": p.epsilon, "lipschitz": p.L}
+    settings: dict[str, Any] = {"delta": p.delta, "epsilon": p.epsilon, "lipschitz": p.L}
     note = "the gradient must satisfy ⟨∇f(x), v⟩ = f'(x; v) along the steps taken"
     gradients = places * (1 + inner)
     return _certifying(p, INGD(**settings), settings, places, gradients, 1 + gradients, note)  # f(x0), and the tests
@@ -89,7 +145,8 @@ def pingd(p: Goal) -> Plan:
     places = ceil(4 * p.gap / (p.delta * epsilon))
     inner = ceil(64 * p.L**2 / epsilon**2) * ceil(2 * math.log(places / p.failure_probability))
     t = epsilon**2 / (128 * p.L**2)
-    settings = {"delta": p.delta, "epsilon": p.epsilon, "perturb_radius": min(1e-8, math.sqrt(t * (2 - t)) / 2)}
+    perturbed = min(1e-8, math.sqrt(t * (2 - t)) / 2)
+    settings: dict[str, Any] = {"delta": p.delta, "epsilon": p.epsilon, "perturb_radius": perturbed}
     gradients = places * (1 + inner)
     return _certifying(p, PINGD(**settings), settings, places, gradients, 1 + gradients)
 
@@ -108,7 +165,7 @@ def cutting_plane(p: Goal) -> Plan:
     cuts = ceil(8 * p.d * math.log(8 * p.L / epsilon))
     share, N, log = epsilon / (6 * p.L + 3 * epsilon), places * cuts, -math.log(p.failure_probability)
     draws = ceil((N + log + math.sqrt(log**2 + 2 * N * log)) / share)
-    settings = {"delta": p.delta, "epsilon": p.epsilon}
+    settings: dict[str, Any] = {"delta": p.delta, "epsilon": p.epsilon}
     gradients, values = places + draws, 1 + places + N
     return _certifying(p, CuttingPlane(**settings), settings, places, gradients, values)
 

@@ -48,6 +48,8 @@ def plan(
     restart: str = "clock",
     momentum: float | None = None,
     failure_probability: float = 0.05,
+    gradients: str = "oracle",
+    sparsity: int | None = None,
 ) -> Plan:
     """Return the parameters and the cost with which a method reaches (δ, ε)-Goldstein stationarity.
 
@@ -80,6 +82,11 @@ def plan(
         There is no plan for the momentum of STORM; any other value is refused with the reason.
     failure_probability : float, optional
         γ: "ingd", "pingd" and "cutting-plane" end within their evaluations with probability 1 − γ.
+    gradients : {"oracle", "sift"}, optional
+        Of "o2nc": the oracle's own gradients, or gradients sifted from values, at most d + 1 of them for each.
+    sparsity : int, optional
+        With gradients="sift": how many coordinates matter to one component F(·; ξ) at one place, at most. Fewer values
+        do then for a gradient; the run itself does not need to know. None: any number.
 
     Returns
     -------
@@ -93,6 +100,8 @@ def plan(
     (764, 9, 191370)
     >>> theory.plan("zo-o2nc", d=10, L=1, gap=1, delta=0.5, epsilon=0.3).evaluations
     48928
+    >>> theory.plan("o2nc", d=10, L=1, gap=1, delta=0.5, epsilon=0.3, gradients="sift").evaluations
+    25553
     """
     if method not in PLANS:
         raise ValueError(f"There is no plan for {method!r}; there is one for {', '.join(PLANS)}.")
@@ -115,6 +124,14 @@ def plan(
         )
     if noise is not None and method not in NOISY_GRADIENTS:
         raise ValueError(f'noise is for "singd", "psingd" and "o2nc" only; "{method}" asks for no noisy gradients.')
+    arguments.one_of("gradients", gradients, ("oracle", "sift"))
+    if gradients == "sift" and method != "o2nc":
+        raise ValueError(f'There is a plan with gradients="sift" for "o2nc" only, not for "{method}".')
+    if gradients == "sift" and noise is not None:
+        raise ValueError('noise is about the oracle\'s own gradients; leave it out with gradients="sift".')
+    sparsity = arguments.optional_count("sparsity", sparsity)
+    if sparsity is not None and gradients != "sift":
+        raise ValueError('sparsity is for gradients="sift" only: it says how many values a gradient takes.')
     c, epsilon = constants_of(d, L, delta, constants), arguments.positive("epsilon", epsilon)
     R = math.inf if radius is None else arguments.positive("radius", radius)
     least = min(math.inf if gap is None else arguments.positive("gap", gap), float(L) * R)
@@ -138,6 +155,8 @@ def plan(
         learner=learner or "ogd",
         restart=restart,
         failure_probability=float(failure_probability),
+        gradients=gradients,
+        sparsity=sparsity,
     )
     try:
         made = PLANS[method](goal)

@@ -34,7 +34,8 @@ class Plan:
     expected_evaluations : float or None
         Exact mean number of evaluations under the output rule; None when only the worst case is known.
     oracle : str
-        What the method asks for: "values", "gradients" or "exact values and gradients".
+        What the method asks for: "values", "replayed values" (one ξ at more than two points), "gradients" or "exact
+        values and gradients".
     d, constants : int, Constants
         What the plan was computed from.
     output : str
@@ -119,6 +120,8 @@ class Goal:
     learner: str = "ogd"
     restart: str = "clock"
     failure_probability: float = 0.05
+    gradients: str = "oracle"
+    sparsity: int | None = None
 
     def plan(self, name: str, method: Any, numbers: Any, T: int, cost: int, mean: float | None, **more: Any) -> Plan:
         """Return the plan that reaches this goal: T iterations of `method`, `cost` evaluations, `mean` of them used."""

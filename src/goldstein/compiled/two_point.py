@@ -1,4 +1,4 @@
-"""The segments of `Auto` in machine code."""
+"""The segments of `TwoPoint` in machine code."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from numba import njit
 from goldstein.compiled.pieces import draw, pair, pick
 from goldstein.compiled.tally import DIRECTIONS, NORM, POWER, VALUE
 
-# What the segment of `Auto` carries along; the order of its memory.
+# What the segment of `TwoPoint` carries along; the order of its memory.
 RADIUS, WALK, MEAN, SUM, COUNT, STEP = range(6)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def auto(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, decay, grow, huge, tally):
-    """Steps `first` to `last` of a segment of `Auto`; changes x, memory and tally in place."""
+def two_point(F, args, rng, n, x, origin, memory, first, last, pairs, floor, smooth, decay, grow, huge, tally):
+    """Steps `first` to `last` of a segment of `TwoPoint`; changes x, memory and tally in place."""
     d = x.size
     w, above, below = np.empty(d), np.empty(d), np.empty(d)
     remember = max(50.0, 0.05 * pairs)

@@ -1,0 +1,289 @@
+"""What the methods that take gradients share: where the gradients come from.
+
+They come from the oracle, or from values alone: then each gradient that a method asks for is found by a walk through
+the coordinates and its bisection (`goldstein.estimate.sift`), in rounds of values, and the method is told the gradient
+when the last round is over. The method itself does not know the difference.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein import arguments
+from goldstein.estimate import sift
+from goldstein.estimate.smoothing import ball
+from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
+from goldstein.norms import norms
+from goldstein.oracle import DOUBLE, SINGLE, Array, Query, Samples
+from goldstein.oracle.tally import evidence
+from goldstein.projection import Box
+from goldstein.state import State
+
+SOURCES = ("oracle", "sift")
+STEP = 1e-5  # h, in ρ, where rounding allows it
+LONGEST = 0.1  # √d·h at most, in ρ, however coarse the values are
+FARTHEST = 1.5  # |h_j| at most, in h
+PRECISION = 100.0  # h at least, in rounding errors √d·u|F| of a gradient over its size
+SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
+DROWNED = 50  # so many gradients, most of which differ by rounding alone, are worth a warning
+
+
+@dataclass
+class Sifted(State):
+    """Gradients from values: the query that is being sifted, and what the values have shown so far.
+
+    Attributes
+    ----------
+    points, samples, memory
+        Of the method's own query.
+    bisection : estimate.sift.Sift or None
+        The bisection that is under way.
+    step : float
+        Its h.
+    power, directions, active : float
+        Sum of ‖g‖² over all gradients, how many those are, and how many of them were not 0.
+    magnitude : float
+        Sum of |v(0)| over them.
+    drowned : int
+        Those whose ends differ by rounding alone.
+    single, double : int
+        Values that tell something about their precision.
+    """
+
+    points: Array | None = None
+    samples: Samples | None = None
+    memory: Any = None
+    bisection: sift.Sift | None = None
+    step: float = 0.0
+    power: float = 0.0
+    directions: float = 0.0
+    active: float = 0.0
+    magnitude: float = 0.0
+    drowned: int = 0
+    single: int = 0
+    double: int = 0
+
+    @property
+    def roundoff(self) -> float:
+        """Relative rounding error of the values, as they show."""
+        return SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
+
+    @property
+    def level(self) -> float:
+        """The mean of |F|."""
+        return self.magnitude / max(self.directions, 1.0)
+
+    def rounding(self, d: int) -> float:
+        """Return the rounding error of a gradient, √d·u|F|/h."""
+        return sqrt(d) * self.roundoff * self.level / self.step if self.step else 0.0
+
+    def see(self, values: Array) -> None:
+        """Take a round of values."""
+        if not self.double:
+            single, double = evidence(values[np.isfinite(values)])
+            self.single += single
+            self.double += double
+        assert self.bisection is not None
+        self.bisection.tell(values)
+
+    def end(self) -> tuple[Query, Array]:
+        """Return the method's query and its gradients, NaN where a value failed; nothing is under way any more."""
+        bisection = self.bisection
+        assert bisection is not None
+        assert self.points is not None
+        gradients = bisection.gradients()
+        fine = ~bisection.failed & np.isfinite(gradients).all(axis=1)
+        sizes = norms(gradients[fine])
+        self.power += float((sizes * sizes).sum())
+        self.directions += sizes.size
+        self.active += int((sizes > 0).sum())
+        self.magnitude += float(np.abs(bisection.first[fine]).sum())
+        self.drowned += int(bisection.drowned[fine].sum())
+        asked = Query(self.points, self.samples, order=1, memory=self.memory)
+        self.points = None
+        self.samples = None
+        self.memory = None
+        self.bisection = None
+        return asked, np.where(fine[:, None], gradients, np.nan)
+
+    def said(self, step: Step, d: int) -> Step:
+        """Return a step with the noise of the gradients so far, and what they have shown to be wrong."""
+        mean = self.power / max(self.directions, 1.0)
+        noise = (sqrt(d) * self.step, mean)  # so that d·u|F|/δ is √d·u|F|/h
+        notices = dict(step.notices or {})
+        if self.directions >= DROWNED and 2 * self.drowned > self.directions:
+            notices.setdefault("precision", self._drowning())
+        return replace(step, noise=noise, directions=self.directions, notices=notices or None)
+
+    def _drowning(self) -> str:
+        share = self.drowned / self.directions
+        return (
+            f"Rounding errors of F (|F| about {self.level:.2g}) hide {share:.0%} of the gradients at "
+            f"step={self.step:.3g}: use a larger step and rho, higher precision, or subtract a constant from F."
+        )
+
+
+@dataclass
+class Begun:
+    """The memory of the first round: the method's query and its bisection with h."""
+
+    query: Query
+    bisection: sift.Sift
+    step: float
+
+
+@dataclass
+class FirstOrderState(MethodState):
+    """State of a method that takes gradients; `sifted` is None when they come from the oracle."""
+
+    sifted: Sifted | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstOrder(Method):
+    """Base of the methods that take gradients.
+
+    Parameters
+    ----------
+    gradients : {"oracle", "sift"}
+        The oracle's own gradients; or from values alone: for a gradient at y, F(y + ρ'u + Σ_{j<k} h_j e_j; ξ) at k = 0
+        and k = d, and in the middle of every interval of k whose ends differ, all with one ξ. That takes d + 1 values
+        at most, 2 where F(·; ξ) is flat and about s·(log₂(d/s) + 2) where s coordinates matter; see docs/sifting.md.
+    rho : float, optional
+        ρ, for "sift": all values for a gradient at y lie within ρ of y (ρ' is ρ less the length of the walk), and
+        their mean is near ∇f_ρ'(y), which lies in ∂_ρ f(y). What the method does itself stays within δ − ρ.
+        None: a small part of δ.
+    step : float, optional
+        h, for "sift": h_j = ±U(½, 3/2)·h. None: 1e-5·ρ, or as much as rounding errors of F ask for.
+    """
+
+    gradients: str = "oracle"
+    rho: float | None = None
+    step: float | None = None
+
+    _share: ClassVar[float] = 0.05  # ρ, in δ, when it is not given
+
+    def _check_source(self, delta: float) -> None:
+        """Check the settings that say where gradients come from."""
+        arguments.one_of("gradients", self.gradients, SOURCES)
+        for name in ("rho", "step"):
+            if self.gradients == "oracle" and getattr(self, name) is not None:
+                raise ValueError(f'{name} is for gradients="sift"; the oracle\'s own gradients need none.')
+        if self.rho is not None:
+            wanted = f"a number between 0 and delta = {delta:g}"
+            arguments.keep(self, rho=arguments.number("rho", self.rho, wanted, lambda given: 0 < given < delta))
+        arguments.keep(self, step=arguments.optional_positive("step", self.step))
+
+    @property
+    def _radius(self) -> float:
+        """ρ: how far from a point the values for its gradient lie; 0 for the oracle's own."""
+        if self.gradients == "oracle":
+            return 0.0
+        delta: float = self.delta  # type: ignore[attr-defined]
+        return self._share * delta if self.rho is None else self.rho
+
+    def _sourced(self, needs: Needs) -> Needs:
+        """Return the needs of a method that takes gradients, with this source of them."""
+        if self.gradients == "oracle":
+            return replace(needs, gradients=True)
+        return replace(needs, replay="evaluates the same ξ at several points", reach=max(needs.reach, self._radius))
+
+    @classmethod
+    def _affordable(cls, scale: Scale, given: Mapping[str, Any]) -> int:
+        """Return how many gradients the evaluations left buy, if all of them are dense."""
+        if given.get("gradients") != "sift":
+            return scale.evals
+        d = (scale.estimate / scale.gradient) ** 2
+        return max(1, int(scale.evals / (d + 1)))
+
+    def init(self, x: Array, context: Context) -> Any:
+        state = self._init(x, context)
+        if self.gradients == "sift":
+            state.sifted = Sifted()
+            walked = self._walked(self._step(state.sifted, x.size), x.size)
+            if walked >= self._radius:
+                raise ValueError(
+                    f"A walk with step = {self.step:g} through {x.size} coordinates goes {walked:.3g} far, which must "
+                    f"be less than rho = {self._radius:g}."
+                )
+        return state
+
+    def ask(self, state: Any, context: Context, limit: int | None) -> Query | None:
+        sifted: Sifted | None = state.sifted
+        if sifted is None:
+            return self._ask(state, context, limit)
+        if sifted.bisection is not None:
+            affordable = limit is None or sifted.bisection.pending <= limit
+            return sifted.bisection.query() if affordable else None
+        query = self._ask(state, context, limit)
+        if query is None or query.order == 0:
+            return query
+        if limit is not None and limit < 2 * len(query):
+            return None
+        begun = self._set_out(sifted, context, query)
+        first = begun.bisection.query()
+        first.memory = begun
+        return first
+
+    def tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
+        sifted: Sifted | None = state.sifted
+        begun = query.memory
+        if isinstance(begun, Begun) and sifted is not None:
+            sifted.points = begun.query.points
+            sifted.samples = begun.query.samples
+            sifted.memory = begun.query.memory
+            sifted.bisection = begun.bisection
+            sifted.step = begun.step
+        if sifted is None or sifted.bisection is None:
+            return self._tell(state, context, query, values)
+        sifted.see(values)
+        if not sifted.bisection.over:
+            return sifted.said(state.step(completed=0, underway=True), state.x.size)
+        asked, gradients = sifted.end()
+        return sifted.said(self._tell(state, context, asked, gradients), state.x.size)
+
+    @abstractmethod
+    def _init(self, x: Array, context: Context) -> Any:
+        """Return the state at the start point."""
+
+    @abstractmethod
+    def _ask(self, state: Any, context: Context, limit: int | None) -> Query | None:
+        """Return the next query, for values or for gradients."""
+
+    @abstractmethod
+    def _tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
+        """Take the answer of a query of the method's own, and return what the step says."""
+
+    def _set_out(self, sifted: Sifted, context: Context, query: Query) -> Begun:
+        """Draw where the walks for a query begin and how they go, in this order."""
+        k, d = query.points.shape
+        h = self._step(sifted, d)
+        y = query.points + (self._radius - self._walked(h, d)) * ball(context.rng, k, d)
+        bounds = None
+        box = context.project
+        if isinstance(box, Box):  # narrower than 2ρ, perhaps
+            bounds = (np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,)))
+            y = np.clip(y, *bounds)
+        walk = sift.walk(y, sift.units(context.rng, k, d), h, bounds)
+        return Begun(query, sift.Sift.of(walk, query.samples, roundoff=sifted.roundoff), h)
+
+    def _step(self, sifted: Sifted, d: int) -> float:
+        """Return h: a small part of ρ, or as much as the rounding errors of the values ask for."""
+        if self.step is not None:
+            return self.step
+        h = STEP * self._radius
+        if sifted.active:
+            scale = sqrt(sifted.power / sifted.active)
+            h = max(h, PRECISION * sqrt(d) * sifted.roundoff * sifted.level / scale)
+        return min(h, LONGEST * self._radius / sqrt(d))
+
+    @staticmethod
+    def _walked(h: float, d: int) -> float:
+        """Return how far a walk goes at most."""
+        return FARTHEST * sqrt(d) * h

@@ -1,0 +1,81 @@
+"""Judging: a point is evaluated on common samples, and paired values are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein.methods.method import Context, Method, MethodState, Step
+from goldstein.oracle import Array, Query
+from goldstein.state import State
+
+SHARE = 200  # one part in so many of the budget judges a point
+MOST = 2000  # values at most
+USUAL, SMALL_SHARE = 20, 100  # so many at least, but no more than this part of a small budget
+
+
+@dataclass
+class Jury(State):
+    """The samples on which points are compared: `size` values for each point, and their ξ (None without any)."""
+
+    size: int
+    samples: Any = None
+
+    @classmethod
+    def draw(cls, context: Context, budget: int) -> Jury:
+        """Return a jury for a run of so many evaluations; all components of a finite sum if there are so few."""
+        if not context.noisy:
+            return cls(1)
+        size = max(min(budget // SHARE, MOST), min(USUAL, budget // SMALL_SHARE), 2)
+        if context.n is not None and context.n <= size:
+            return cls(context.n, np.arange(context.n))
+        return cls(size, None if context.sample is None else context.sample(context.rng, size))
+
+
+@dataclass
+class JudgingState(MethodState):
+    """State of `Judging`: the samples, and their values once they are told."""
+
+    jury: Jury = None  # type: ignore[assignment]
+    values: Array | None = None
+
+
+@dataclass(frozen=True)
+class Judging(Method):
+    """The stage that evaluates a point on common samples; it moves nothing."""
+
+    name: ClassVar[str] = "judging"
+
+    def init(self, x: Array, context: Context) -> JudgingState:
+        return JudgingState(x)
+
+    def ask(self, state: JudgingState, context: Context, limit: int | None) -> Query | None:
+        jury = state.jury
+        if limit is not None and limit < jury.size:
+            return None
+        return Query(np.tile(state.x, (jury.size, 1)), jury.samples)
+
+    def tell(self, state: JudgingState, context: Context, query: Query, values: Array) -> Step:
+        state.values = np.where(np.isfinite(values), values, np.nan)
+        return state.step(completed=0)
+
+
+def paired(one: Array, other: Array) -> tuple[float, float]:
+    """Return the mean of `one` − `other` and its standard error over the samples where both are finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from goldstein.methods.judging import paired
+    >>> paired(np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 4.0]))
+    (-1.0, 0.0)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
+        difference = one - other
+        difference = difference[np.isfinite(difference)]
+        if difference.size == 0:
+            return (np.inf if np.isfinite(one).sum() <= np.isfinite(other).sum() else -np.inf), 0.0
+        error = float(difference.std() / np.sqrt(difference.size - 1)) if difference.size > 1 else 0.0
+        return float(difference.mean()), error

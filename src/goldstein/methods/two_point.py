@@ -1,0 +1,309 @@
+"""TwoPoint: GFM with everything chosen from the function itself.
+
+Three parts, all counted. Probing finds the length scale (`goldstein.methods.probe`). Short races from x0, all with the
+same random numbers, find how far to travel: radii a factor 3 apart, first upwards, then downwards, the better one
+kept. The run then starts again from x0 with that radius: calibrated steps that decay to zero, and a radius that grows
+when the net distance travelled, noise of the walk taken off, exceeds it. In the end the last iterate, the best racer
+and x0 are compared on common fresh samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from goldstein.estimate.smoothing import sphere
+from goldstein.methods.judging import paired
+from goldstein.methods.kernel import MachineCode, obstacle
+from goldstein.methods.method import Context, Kernel, Method, Needs, Refusal, Step, any_iterate
+from goldstein.methods.probe import ROUNDING, Probe
+from goldstein.methods.zeroth_order import SmoothedState
+from goldstein.norms import HUGE
+from goldstein.oracle import Array, Oracle, Query
+from goldstein.state import State
+from goldstein.steps import Calibrated, Travel
+
+START = 0.25  # radius of the first race, in kink radii: the middle of where the best radius was found to lie
+FACTOR = 3.0  # ratio of neighbouring radii: the loss is flat within a factor 2 of the best
+RACES = 5  # races at most: from a hundredth of the kink radius to twenty of it
+RACE, RACE_MOST, RACE_EACH = 0.005, 0.03, 15  # pairs of a race: 0.5 % of all, or 15 a coordinate, 3 % at most
+JUDGE = 0.5  # samples that judge a race, for each of its pairs
+SHRINK = 0.4  # radius of the run, in radii of the winner: a short race favours a larger one than a long run wants
+DECAY = 0.7  # power of 1 − t/T in the steps: a little flatter than a straight line to zero
+GROW = 0.9  # the radius is at least the net distance travelled, divided by this
+SMOOTH = 1e-4  # δ, in radii
+TRIES = 5  # a single value that fails is asked for again
+
+
+@dataclass
+class Race(State):
+    """The races: which radius leads, and how it was judged."""
+
+    size: int
+    samples: Any
+    rng: Any
+    leader: float
+    trial: float
+    number: int = 0
+    tries: int = 0
+    up: bool = True
+    moved: bool = False
+    turned: bool = False
+    judged_best: Array | None = None
+    judged_leader: Array | None = None
+
+
+@dataclass
+class TwoPointState(SmoothedState):
+    """State of `TwoPoint`.
+
+    Attributes
+    ----------
+    phase : str
+        "probe", "race", "judge" or "run".
+    origin, best : ndarray
+        x0, and the best racer.
+    radius, walk : float
+        R of the current segment, and the sum of its squared steps.
+    floor, most, leaves
+        Bounds on δ from noise and from the allowed set, and whether queries leave that set all the same.
+    pairs, t : int
+        Length of the segment, and steps done in it.
+    remark : str
+        What has been chosen, in words.
+    """
+
+    phase: str = "probe"
+    origin: Array = None  # type: ignore[assignment]
+    best: Array = None  # type: ignore[assignment]
+    probe: Probe = None  # type: ignore[assignment]
+    race: Race | None = None
+    radius: float = 0.0
+    walk: float = 0.0
+    floor: float = 0.0
+    most: float = np.inf
+    leaves: bool = False
+    pairs: int = 0
+    t: int = 0
+    remark: str = "two-point was still probing."
+
+    @property
+    def delta(self) -> float:
+        """The smoothing radius at this moment."""
+        return min(max(SMOOTH * self.radius, self.floor), self.most)
+
+
+@dataclass(frozen=True)
+class TwoPoint(Method):
+    """The tuning-free method: give it a function, a start and a budget, nothing else.
+
+    Notes
+    -----
+    Scaling the values or the coordinates of the problem scales the run with it. The steps are planned for the budget,
+    so `max_evals` (or `max_iter`) must be the real one.
+    """
+
+    name: ClassVar[str] = "two-point"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(horizon=True, output="choice", candidates=3, random_stop=any_iterate)
+
+    def init(self, x: Array, context: Context) -> TwoPointState:
+        budget = self._budget(context)
+        noisy = context.noisy and context.sample is None
+        state = TwoPointState(x, origin=x, best=x, probe=Probe.plan(x, budget, noisy))
+        if state.probe.over:
+            self._begin_races(state, context)
+        return state
+
+    def _budget(self, context: Context) -> int:
+        if context.max_evals is None and context.max_iter is None:
+            raise ValueError("two-point plans its steps for the budget: give the run max_evals or max_iter.")
+        limits = (context.max_evals, None if context.max_iter is None else 2 * context.max_iter)
+        return min(limit for limit in limits if limit is not None)
+
+    def ask(self, state: TwoPointState, context: Context, limit: int | None) -> Query | None:
+        if state.phase == "probe":
+            query = state.probe.ask(state.origin, context)
+        elif state.phase == "judge":
+            assert state.race is not None
+            query = Query(np.tile(state.x, (state.race.size, 1)), state.race.samples)
+        elif state.t >= state.pairs or (limit is not None and limit < 2):
+            return None
+        else:
+            xi = None if context.sample is None else context.sample(context.rng, 1)
+            w = sphere(context.rng, 1, state.x.size)
+            points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
+            query = Query(points, None if xi is None else np.concatenate([xi, xi]), memory=w[0], fresh=True)
+        return query if limit is None or len(query) <= limit else None
+
+    def tell(self, state: TwoPointState, context: Context, query: Query, values: Array) -> Step:
+        if state.phase == "probe":
+            state.probe.tell(query, values)
+            if state.probe.over:
+                self._begin_races(state, context.after(query))
+        elif state.phase == "judge":
+            self._judge(state, context.after(query), np.where(np.isfinite(values), values, np.nan))
+        else:
+            left = state.x
+            self._walk(state, context, query.memory, values)
+            return self._walked(state, left, 1)
+        return self._told(state, None, 0)
+
+    def _walked(self, state: TwoPointState, left: Array | None, completed: int) -> Step:
+        if state.phase == "race" and state.t == state.pairs:
+            state.phase = "judge"
+        return self._told(state, left, completed)
+
+    def _told(self, state: TwoPointState, offer: Array | None, completed: int) -> Step:
+        running = state.phase == "run"
+        standing = state.x if running else state.best
+        step = state.step(
+            offer,
+            completed,
+            noise=(state.delta, state.power / max(state.directions, 1)) if running else (0.0, 0.0),
+            directions=state.directions,
+            remarks={"settings": state.remark},
+            candidates={"last iterate": standing, "best of the races": state.best, "start point": state.origin},
+        )
+        step.x = standing
+        return step
+
+    def _walk(self, state: TwoPointState, context: Context, w: Array, values: Array) -> None:
+        """Take one step of GFM with the calibrated rule; let the radius of the run grow with the distance travelled."""
+        d, t = state.x.size, state.t
+        state.t += 1
+        state.nit += 1
+        if not np.isfinite(values).all():
+            return
+        c = d / (2 * state.delta) * (float(values[0]) - float(values[1]))  # Definition 6
+        if not abs(c) < HUGE:
+            return
+        state.power += c * c
+        state.directions += 1
+        state.value = float(values[0]) / 2 + float(values[1]) / 2
+        eta = Calibrated(state.radius, state.pairs, DECAY).size(state.rule, t, None, state.value, c * c)
+        state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
+        state.size = eta
+        state.norm = abs(c)
+        if state.phase == "run":
+            state.walk += (eta * c) ** 2
+            away = state.x - state.origin
+            net = float(away @ away) - state.walk
+            if net > (GROW * state.radius) ** 2:
+                state.radius = min(float(np.sqrt(net)) / GROW, 2 * state.radius)
+                state.x = context.projected(state.x, state.delta)
+                self._describe(state)
+
+    def _begin_races(self, state: TwoPointState, context: Context) -> None:
+        state.floor = max(state.probe.floor * state.x.size, 10 * ROUNDING * float(np.linalg.norm(state.x)))
+        state.radius = START * state.probe.radius
+        left = (self._budget(context) - context.nfev) // 2
+        pairs = int(min(max(RACE * left, RACE_EACH * state.x.size), RACE_MOST * left))
+        if pairs < 5:
+            self._begin_run(state, context)
+            return
+        size = 1 if not context.noisy else max(1, int(JUDGE * pairs))
+        samples = None if context.sample is None else context.sample(context.rng, size)
+        state.race = Race(size, samples, context.rng.bit_generator.state, state.radius, state.radius)
+        state.pairs = pairs
+        state.phase = "judge"  # of x0 itself, which is the best so far
+
+    def _judge(self, state: TwoPointState, context: Context, values: Array) -> None:
+        """Compare a racer with the best and with the leading radius; then send the next one, or begin the run."""
+        race = state.race
+        assert race is not None
+        if not context.noisy and np.isnan(values[0]) and race.tries < TRIES - 1:
+            race.tries += 1  # it may work the next time
+            return
+        race.tries = 0
+        if race.judged_best is None:
+            race.judged_best = values
+            self._send(state, context, race.trial)
+            return
+        if paired(values, race.judged_best)[0] < 0:
+            state.best, race.judged_best = state.x, values
+        race.number += 1
+        over = False
+        if race.judged_leader is None:
+            race.judged_leader = values
+        else:
+            mean, error = paired(values, race.judged_leader)
+            if mean < (0.0 if race.up else -error):  # going down must be clearly better
+                race.judged_leader, race.leader, race.moved = values, race.trial, True
+            elif not race.moved and not race.turned:
+                race.up, race.turned = False, True
+            else:
+                over = True
+        if over or race.number == RACES:
+            state.radius = SHRINK * race.leader
+            self._begin_run(state, context)
+        else:
+            self._send(state, context, race.leader * FACTOR if race.up else race.leader / FACTOR)
+
+    def _send(self, state: TwoPointState, context: Context, radius: float) -> None:
+        """Start a racer from x0; all see the same directions and samples."""
+        assert state.race is not None
+        state.race.trial = state.radius = radius
+        context.rng.bit_generator.state = state.race.rng
+        self._segment(state, context, "race", state.pairs)
+
+    def _begin_run(self, state: TwoPointState, context: Context) -> None:
+        state.race = None
+        self._segment(state, context, "run", max((self._budget(context) - context.nfev) // 2, 0))
+
+    def _segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
+        state.most = np.inf if context.project is None else state.probe.fitting(state.delta, context.project)
+        state.leaves = context.project is not None and not context.project.holds(state.most)
+        state.phase, state.pairs, state.t, state.walk, state.rule = phase, pairs, 0, 0.0, Travel()
+        state.x = context.projected(state.origin, state.delta)
+        if phase == "run":
+            self._describe(state)
+
+    def _describe(self, state: TwoPointState) -> None:
+        """Say what was chosen."""
+        leaves = f"Queries may leave the allowed set by delta = {state.delta:.3g}. " if state.leaves else ""
+        state.remark = (
+            f"{leaves}two-point ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay "
+            f"to zero over a distance of {state.radius:.3g}."
+        )
+
+    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+        reason = obstacle(oracle)
+        return _Compiled(self, oracle, 2) if reason is None else Refusal(reason)
+
+
+class _Compiled(MachineCode):
+    """The walks of `TwoPoint` in machine code; probing and judging go the plain way."""
+
+    outputs: tuple[str, ...] = ("last", "random")
+
+    def plan(self, state: TwoPointState, context: Context, limit: int | None, until: float, most: int | None) -> int:
+        if state.phase not in ("race", "run"):
+            return 0
+        left = state.pairs - state.t
+        return super().plan(state, context, limit, until, left if most is None else min(left, most))
+
+    def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+        from goldstein.compiled import two_point as loop  # which needs numba
+
+        rule = state.rule
+        last = state.t + steps.size
+        memory = np.array([state.radius, state.walk, rule.mean, rule.total, float(rule.count), 0.0])
+        grow = GROW if state.phase == "run" else 0.0
+        length = (state.t, last, state.pairs, state.floor, SMOOTH, DECAY, grow, HUGE)
+        self.compiled(loop.two_point, context.rng, self.n, state.x, state.origin.copy(), memory, *length, tally)
+        grown = state.radius != memory[loop.RADIUS]
+        state.radius, state.walk, rule.mean, rule.total = (float(value) for value in memory[:4])
+        rule.count = int(memory[loop.COUNT])
+        state.t = last
+        steps[-1] = memory[loop.STEP]
+        if grown:
+            self.method._describe(state)
+        return steps.size
+
+    def told(self, state: TwoPointState, completed: int) -> Step:
+        return self.method._walked(state, None, completed)  # type: ignore[no-any-return]
