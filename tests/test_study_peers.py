@@ -85,8 +85,9 @@ def test_calls_are_what_is_counted_and_never_more_than_the_budget(method, noise,
 
 @pytest.mark.parametrize("method", [name for name in USUAL if name != PYCMA_SEED])
 def test_every_method_makes_progress_where_there_is_no_noise(method):
-    """‖x − 1‖₁ from 1.5: all leave less than half with 90 values."""
-    assert methods.play(task_of(Tally(NONE)), BUDGET, method, 0)["end"] < 0.75
+    """‖x − 1‖₁ with 90 values: whoever is called as its authors meant gets below the start."""
+    run = methods.play(task_of(Tally(NONE)), BUDGET, method, 0)
+    assert run["end"] < 0.95 * run["start"]
 
 
 @pytest.mark.parametrize("noise", [NONE, REPLAYABLE, FRESH])
@@ -155,9 +156,10 @@ def test_what_is_left_out_has_a_reason():
 # Problems
 
 
-@pytest.mark.parametrize("family", [name for name in study.FAMILIES if name != "simopt"])
+@pytest.mark.parametrize("family", study.FAMILIES)
 def test_cells_have_names_of_their_own_and_values_where_methods_begin(family):
     cells = list(study.FAMILIES[family](False))
+    assert cells
     assert len({cell.key for cell in cells}) == len(cells)
     assert not any(set(cell.seeds) & set(TUNING_SEEDS) for cell in cells)
     for cell in study.FAMILIES[family](True):
@@ -237,6 +239,15 @@ def test_coco_leaves_no_file_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     coco._large_task(1, 3)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_problem_of_simopt_is_run_by_its_solvers_and_by_the_default():
+    cell = next(cell for cell in study.FAMILIES["simopt"](False) if cell.problem == "EXAMPLE-1")
+    assert set(cell.methods) == {AUTO, "ADAM", "ALOE", "ASTRODF", "NELDMD", "RNDSRCH", "SPSA", "STRONG"}
+    found = {method: cell.run(method, 0) for method in (AUTO, "RNDSRCH")}
+    assert found[AUTO]["start"] == found["RNDSRCH"]["start"]
+    assert found[AUTO]["nfev"] <= cell.budget
+    assert all(run["end"] < run["start"] for run in found.values())
 
 
 # How it judges
