@@ -1,4 +1,4 @@
-"""Run a study from data to figure: python -m studies svm | attack | lenet | scaling | defaults."""
+"""Run a study from data to figure: python -m studies svm | attack | lenet | scaling | defaults | peers."""
 
 from __future__ import annotations
 
@@ -128,13 +128,66 @@ def defaults(
         defaults.run(folder, quick=quick, docs=docs)
 
 
+@app.command()
+def peers(
+    out: Annotated[Path | None, typer.Option(help="Folder; results, or out/peers-quick, or out/peers-tuning.")] = None,
+    quick: Annotated[bool, typer.Option(help="A few small cells, two seeds, in a minute or two.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Run this family of problems; may be given again.")] = None,
+    methods: Annotated[
+        list[str] | None, typer.Option(help="Run this method, again if its code has changed; keep all other results.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Other seeds, such as 0-4 or 0,2; instances of COCO.")] = None,
+    tuning: Annotated[bool, typer.Option(help="Problems and seeds on which constants may be chosen.")] = False,
+    docs: Docs = None,
+    fresh: Annotated[bool, typer.Option(help="Throw away what there is of these families and methods.")] = False,
+    report: Report = False,
+) -> None:
+    """The default against what users could call instead, at equal evaluations; goes on where it was stopped."""
+    place = Path("results")
+    if quick:
+        place = Path("out/peers-quick")
+    if tuning:
+        place = Path("out/peers-tuning")
+    with _study("peers", out or place, quick or tuning, docs) as folder:
+        from studies.peers import report as sheet
+        from studies.peers import study
+
+        if report:
+            sheet.write(study.read(folder), folder / "peers", docs)
+            return
+        if fresh:
+            study.forget(folder, only or (), methods or ())
+        study.run(
+            folder,
+            quick=quick,
+            only=only or (),
+            methods=methods or (),
+            seeds=_numbers(seeds),
+            tuning=tuning,
+            docs=docs,
+        )
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    """Read "0-4" or "0,2" as numbers."""
+    found: list[int] = []
+    for part in (text or "").split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            if first:
+                found += range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            raise typer.BadParameter(f"--seeds takes numbers such as 0-4 or 0,2, not {text!r}.") from None
+    return tuple(found)
+
+
 @contextmanager
 def _study(
     name: str, out: Path | None, quick: bool = False, docs: Path | None = None, fresh: bool = False
 ) -> Iterator[Path]:
     """Give the folder of a study, and say in one sentence what stopped it."""
     if quick and docs is not None:
-        raise typer.BadParameter("--docs takes the results of the full study only, not those of --quick.")
+        raise typer.BadParameter("--docs takes the results of the full study only.")
     folder = out or Path(f"out/{name}-quick" if quick else f"results/{name}")
     if fresh:
         shutil.rmtree(folder / "cells", ignore_errors=True)

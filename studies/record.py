@@ -12,7 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("goldstein", "numpy", "scipy", "numba", "scikit-learn", "torch", "adversarial-robustness-toolbox")
+PACKAGES = (
+    *("goldstein", "numpy", "scipy", "numba", "scikit-learn", "torch", "adversarial-robustness-toolbox"),
+    *("cma", "cmaes", "nevergrad", "coco-experiment", "simoptlib"),
+)
 FILE = "results.json"
 
 

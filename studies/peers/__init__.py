@@ -1,0 +1,1 @@
+"""What a user could call instead, at equal evaluations and untuned."""
