@@ -222,7 +222,7 @@ def test_noise_that_begins_late_is_noticed_and_resumed(tmp_path):
 
 
 def test_cvar_from_a_kink():
-    """The value at risk starts where losses of both signs meet; a long run with a known radius says what is possible."""
+    """The value at risk starts where losses of both signs meet."""
     shares = []
     for seed in SEEDS:
         rng = np.random.default_rng(seed)

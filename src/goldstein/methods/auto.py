@@ -24,11 +24,11 @@ from goldstein.methods.kernel import obstacle
 from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Needs, Refusal, Step, any_iterate
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
-from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, REPLAYED, Survey
+from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, KINK_RADIUS, REPLAYED, Survey, length_of
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
 from goldstein.projection import Box
 
-FEWEST = 60  # evaluations below which a survey would cost too much of them
+FEWEST = 150  # evaluations below which a survey would cost too much of them
 GRADIENTS = 3  # BFGS must be able to afford so many
 
 
@@ -136,7 +136,9 @@ class Auto(Staged):
             told = "the user said so" if self.kind else "its noise cannot be replayed"
             self._choose(state, context, kind, told)
         elif _budget(x.size, context) < FEWEST:
-            self._choose(state, context, JUMPS, "the budget is too small to look at it")
+            state.radius = KINK_RADIUS * length_of(x, context)
+            kind = kind or (JUMPS if context.noisy else EXACT)
+            self._choose(state, context, kind, "the budget is too small to look at it")
         else:
             state.inner = self._method(state).init(x, self._share(state, context))
         return state

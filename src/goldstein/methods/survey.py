@@ -39,6 +39,7 @@ NEAR = (1e-6, 1e-4, 1e-2)  # first radii, in lengths of x0
 FARTHER = (0.1, 0.3, 1.0)
 PAIRS_SHARE, FEWEST_PAIRS, MOST_PAIRS = 300, 2, 10  # directions: one for so many evaluations, within limits
 REPEATS_SHARE, MOST_REPEATS = 100, 44  # 0.9⁴⁴ = 1 %: noise in a tenth of the calls is seen
+WALKS = (500, 500, 1500)  # budgets that allow one more walk
 STRIDE = 0.5  # length of a walk, in lengths of x0
 PIECES = 8  # of a walk
 HALVINGS = 8  # of its largest piece: a slope is then 1/256 of what it was
@@ -128,11 +129,11 @@ class Survey(State):
     def plan(cls, x0: Array, context: Context, budget: int, wanted: str) -> Survey:
         """Return a survey that costs a tenth of the budget or less, but for the smallest budgets."""
         pairs = min(max(budget // PAIRS_SHARE, FEWEST_PAIRS), MOST_PAIRS)
-        walks = 3 if budget >= 1500 else 2
+        walks = sum(budget >= enough for enough in WALKS)
         repeats = 0
         if not context.noisy and not wanted:
             repeats = min(budget // REPEATS_SHARE, MOST_REPEATS)
-        length = _length(x0, context)
+        length = length_of(x0, context)
         return cls(length, repeats, pairs, walks, wanted, "repeat" if repeats > 1 else "near")
 
     @property
@@ -265,10 +266,14 @@ class Survey(State):
         assert self.changed is not None
         if not (self.changed > self.rounding).any():
             self._go_farther("farther")
-        elif self.wanted:
-            self._after_walks()
         else:
-            self.phase = "walk"
+            self._walk()
+
+    def _walk(self) -> None:
+        """Look for jumps, unless that is not wanted or would cost too much."""
+        self.phase = "walk"
+        if self.wanted or not self.walks:
+            self._after_walks()
 
     def _on_kink(self, smallest: Array) -> bool:
         """Whether F bends at the centre itself."""
@@ -294,9 +299,7 @@ class Survey(State):
         self.changed = _change(plus, minus, self.here)
         self._take_bend(self.radius, plus, minus)
         if (self.changed > self.rounding).any():
-            self.phase = "walk"
-            if self.wanted:
-                self._after_walks()
+            self._walk()
         else:
             self._go_farther("farther")
 
@@ -368,7 +371,7 @@ class Survey(State):
     def _after_walks(self) -> None:
         """No jumps: look for the length scale."""
         self.kind = self.wanted or (EXACT if self.samples is None else REPLAYED)
-        self.reason = self.reason or "no jumps were found"
+        self.reason = "no jumps were found" if self.walks else "the budget is too small to look for jumps"
         if self.kink:
             self.reason = f"{self.reason}, x0 lies on a kink"
             self.phase = "over"
@@ -399,7 +402,7 @@ class Survey(State):
         self.phase = "over"
 
 
-def _length(x0: Array, context: Context) -> float:
+def length_of(x0: Array, context: Context) -> float:
     """Return the length in which radii are measured: that of x0 (of ones if x0 = 0), or of a box that is smaller."""
     length = float(np.linalg.norm(x0))
     if isinstance(context.project, Box):
