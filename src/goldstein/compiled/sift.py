@@ -189,7 +189,7 @@ def sift(
                     usable &= abs(row[j]) < HUGE
                     squared += row[j] * row[j]
             flat = row[0] == 0 if d == 1 else asked == 2
-            stale[k] = not (n > 0 and usable and flat)
+            stale[k] = not (n > 0 and usable and ends == 0)
             if not usable:
                 continue
             usable_walks += 1

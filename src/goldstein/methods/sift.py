@@ -65,8 +65,8 @@ class SiftState(MethodState):
     began : int
         Evaluations before it.
     units, stale : ndarrays, shape (batch, d) and (batch,), or None
-        Steps of the walks in units of h, and which of them are drawn anew for the next batch: those of flat components
-        are used again.
+        Steps of the walks in units of h, and which of them are drawn anew for the next batch: those on which nothing
+        changed are used again. (Not those on which two effects may just have cancelled: they would do so again.)
     order, place
         The components of a finite sum in random order, and the next one.
     power, directions, active : float
@@ -303,7 +303,7 @@ class Sift(Method):
         flat = usable & sifting.flat
         state.stale = np.ones(self._batch(context), np.bool_)
         if context.sample is not None:  # without ξ the same walk would say the same again
-            state.stale[: flat.size] = ~flat
+            state.stale[: flat.size] = ~(usable & sifting.still)
         if not usable.any():
             return
         gradients = gradients[usable]
