@@ -16,6 +16,7 @@ POWER, DIRECTIONS, ACTIVE, MAGNITUDE, DROWNED, SINGLE_SEEN, DOUBLE_SEEN, NFEV, N
 NOW, WALK = 12, 13  # R, and the sum of squared steps
 # What it is told: the order of its settings.
 GROWTH, STEP, DECAY, TOLERANCE, EVALS, ITERATIONS, SHORTEST, LONGEST, PRECISION, SHORT_VALUES, ZERO, NEXT = range(12)
+SPIKE, USUAL, REUSED = 12, 13, 14
 
 
 def value_at(F, args, i, x, top, reached, point):
@@ -135,6 +136,9 @@ def sift(
         tolerance = 0.0
         if memory[ACTIVE] > 0:
             tolerance = settings[TOLERANCE] * h * np.sqrt(memory[POWER] / memory[ACTIVE])
+        usual = np.inf
+        if memory[ACTIVE] >= settings[USUAL]:
+            usual = settings[SPIKE] * np.sqrt(memory[POWER] / memory[ACTIVE])
         began = memory[NFEV] + used
         usable_walks, power, magnitude, value, active, drowned = 0, 0.0, 0.0, 0.0, 0, 0
         total[:] = 0.0
@@ -189,11 +193,16 @@ def sift(
                     usable &= abs(row[j]) < HUGE
                     squared += row[j] * row[j]
             flat = row[0] == 0 if d == 1 else asked == 2
-            stale[k] = not (n > 0 and usable and ends == 0)
+            stale[k] = not (n > 0 and usable and flat and (memory[NIT] + 1) % settings[REUSED])
             if not usable:
                 continue
             usable_walks += 1
-            power += squared
+            length = np.sqrt(squared)
+            if length > usual:
+                for j in range(d):
+                    row[j] *= usual / length
+                length = usual
+            power += length * length
             magnitude += abs(first)
             value += first
             active += not flat

@@ -110,8 +110,8 @@ class Sift(State):
         Values that each ξ has taken.
     failed : ndarray, shape (k,)
         Walks on which a value failed; nothing more is asked of them.
-    still, drowned : ndarrays, shape (k,)
-        Walks whose ends are equal, and those whose ends differ, but by no more than rounding.
+    drowned : ndarray, shape (k,)
+        Walks whose ends differ, but by no more than rounding.
     steps : ndarray, shape (k, m)
         h, in the order of the walk.
     row, low, high, left, right : ndarrays, shape (intervals,)
@@ -129,7 +129,6 @@ class Sift(State):
     first: Array
     asked: Whole
     failed: Mask
-    still: Mask
     drowned: Mask
     steps: Array
     row: Whole
@@ -165,7 +164,6 @@ class Sift(State):
             first=np.full(k, np.nan),
             asked=np.zeros(k, np.int64),
             failed=np.zeros(k, np.bool_),
-            still=np.zeros(k, np.bool_),
             drowned=np.zeros(k, np.bool_),
             steps=walk.steps(),
             row=none,
@@ -242,7 +240,6 @@ class Sift(State):
             self.first = left
             with np.errstate(over="ignore", invalid="ignore"):
                 size = np.abs(right - left)
-            self.still = size == 0
             self.drowned = (size > 0) & (size <= ZERO * self.roundoff * np.abs(left))
             row = rows[: left.size]
             low = np.zeros(left.size, np.int64)

@@ -42,6 +42,8 @@ CAP_SHARE, CAP_LEAST = 40, 4  # one part in so many of the budget for one ξ, an
 SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
 SEEN = 50  # so many components tell how large gradients are, beside which rounding is judged
 FIRST = 1.4  # R that is guessed, in radii of kinks over √d
+REUSED = 4  # so many batches at most use the steps of a walk on which nothing changed
+SPIKE, USUAL = 10.0, 10  # ‖g‖ is cut at so many times its root mean square, once there are so many
 GROWTH = 2.0  # and how it grows: the best R is about this many times the distance to the solution
 LONG, LONGER = 3000, 0.25  # more gradients than this forgive a large radius: the growth rises with this power of them
 ITERATIONS = 10_000  # a guessed batch leaves so many, even if all components are dense
@@ -65,8 +67,8 @@ class SiftState(MethodState):
     began : int
         Evaluations before it.
     units, stale : ndarrays, shape (batch, d) and (batch,), or None
-        Steps of the walks in units of h, and which of them are drawn anew for the next batch: those on which nothing
-        changed are used again. (Not those on which two effects may just have cancelled: they would do so again.)
+        Steps of the walks in units of h, and which of them are drawn anew for the next batch: those of flat components
+        are used again, but for every fourth batch (effects that cancel on a walk would do so for ever).
     order, place
         The components of a finite sum in random order, and the next one.
     power, directions, active : float
@@ -163,7 +165,8 @@ class Sift(Method):
     Differences of up to 1e-14·|v(0)| count as none. Within bounds the signs of h_j are those that stay inside, so a
     start on the boundary is an ordinary start; where a sign was not free to choose, an interval is opened whatever the
     tolerance. A ξ with a failed value is left out of the batch. A finite sum is sampled in random order without
-    replacement.
+    replacement. ‖g‖ is cut at ten times its root mean square so far: one spike, near a pole say, would make all later
+    steps of its coordinates tiny.
 
     What is known about the estimates (the bias goes to zero with h, E‖g‖² ≤ L² up to the tolerance) is for ρ > 0; the
     default sifts at x itself.
@@ -302,13 +305,18 @@ class Sift(Method):
             usable = ~sifting.failed & (np.abs(gradients).max(axis=1) < HUGE)
         flat = usable & sifting.flat
         state.stale = np.ones(self._batch(context), np.bool_)
-        if context.sample is not None:  # without ξ the same walk would say the same again
-            state.stale[: flat.size] = ~(usable & sifting.still)
+        if context.sample is not None and state.nit % REUSED:  # without ξ the same walk would say the same again
+            state.stale[: flat.size] = ~flat
         if not usable.any():
             return
         gradients = gradients[usable]
         count = len(gradients)
-        state.power += _total(_total((gradients * gradients).T))
+        lengths = np.sqrt(_total((gradients * gradients).T))
+        usual = SPIKE * state.scale if state.active >= USUAL else np.inf
+        spikes = lengths > usual
+        gradients[spikes] *= (usual / lengths[spikes])[:, None]
+        lengths[spikes] = usual
+        state.power += _total(lengths * lengths)
         state.directions += count
         state.active += count - int(flat.sum())
         state.magnitude += _total(np.abs(sifting.first[usable]))
@@ -382,7 +390,7 @@ class Sift(Method):
         if state.directions >= SEEN:
             walked = sqrt(state.x.size) * self._step(state)  # so that d·u|F|/δ is √d·u|F|/h
             noise = (walked, state.power / state.directions)
-            if 2 * state.drowned > state.directions:
+            if state.drowned > max(state.active, SEEN / 4):
                 notices = {"precision": self._drowning(state)}
         remarks = {"set": state.remark} if state.remark else None
         more = {"notices": notices, "remarks": remarks, "underway": state.sifting is not None}
@@ -512,7 +520,7 @@ class _Compiled(MachineCode):
         radius = method.radius
         given = (method.growth, method.step or 0.0, method.decay, method._tolerance(d), evals, iterations)
         known = (STEP * radius, LONGEST * radius, PRECISION, SHORT_VALUES, sift.ZERO, sift.NEXT)
-        return np.array([*given, *known], float)
+        return np.array([*given, *known, SPIKE, USUAL, REUSED], float)
 
 
 def batch_for(evals: int, d: float) -> int:

@@ -42,8 +42,8 @@ REPEATS_SHARE, MOST_REPEATS = 100, 44  # 0.9⁴⁴ = 1 %: noise in a tenth of th
 WALKS = (500, 500, 1500)  # budgets that allow one more walk
 STRIDE = 0.5  # length of a walk, in lengths of x0
 PIECES = 8  # of a walk
-HALVINGS = 8  # of its largest piece: a slope is then 1/256 of what it was
-KEPT = 0.25  # share of a change that a jump has kept
+HALVINGS, LAST = 12, 4  # of its largest piece, and those of them in which a jump keeps its height
+KEPT = 0.5  # share of the height that counts as kept: of a slope 1/16 is left
 STEEPER = 3.0  # slopes at different radii that differ by such a factor are a vote for jumps
 BENT = 0.5  # even over odd part at the radius of kinks, in half of the directions
 ON_KINK = 0.05  # even over odd part at the smallest radius: x0 lies on a kink
@@ -88,7 +88,8 @@ class Survey(State):
     slopes : list of float
         Root mean square slopes at the near radii that stand out from rounding.
     ends, values : ndarray, shape (2, walks), or None
-        Of the piece of each walk that is being bisected; `heights` are the changes at first.
+        Of the piece of each walk that is being bisected; `heights` are the changes some halvings before the last one,
+        and `walked` is the number of walks on which anything changed.
     single, double : int
         Values that tell something about their precision.
     level : float
@@ -120,6 +121,7 @@ class Survey(State):
     ends: Array | None = None
     values: Array | None = None
     heights: Array | None = None
+    walked: int = 0
     halvings: int = 0
     single: int = 0
     double: int = 0
@@ -328,7 +330,7 @@ class Survey(State):
         walk = np.arange(along.shape[1])
         self.ends = np.stack([piece, piece + 1.0]) / PIECES
         self.values = np.stack([along[piece, walk], along[piece + 1, walk]])
-        self.heights = changes[piece, walk]
+        self.walked = int((changes[piece, walk] > self.rounding).sum())
         self.phase = "halve"
 
     def _told_halve(self, query: Query, values: Array) -> None:
@@ -339,6 +341,8 @@ class Survey(State):
         self.ends = np.where(later, [middle, self.ends[1]], [self.ends[0], middle])
         self.values = np.where(later, [values, self.values[1]], [self.values[0], values])
         self.halvings += 1
+        if self.halvings == HALVINGS - LAST:
+            self.heights = np.abs(self.values[1] - self.values[0])
         if self.halvings == HALVINGS:
             self._judge_jumps()
 
@@ -346,12 +350,10 @@ class Survey(State):
         assert self.values is not None
         assert self.heights is not None
         left = np.abs(self.values[1] - self.values[0])
-        walked = self.heights > self.rounding
-        jumped = walked & (left > np.maximum(KEPT * self.heights, self.rounding))
-        votes = int(jumped.sum())
+        votes = int((left > np.maximum(KEPT * self.heights, self.rounding)).sum())
         if len(self.slopes) > 1 and max(self.slopes) > STEEPER * min(self.slopes):
             votes += 1
-        found = f"{votes} of {int(walked.sum())} walks found a jump"
+        found = f"{votes} of {self.walked} walks found a jump"
         if votes >= 2:
             self.reason = found
             self.phase = "again"
