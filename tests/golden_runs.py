@@ -47,6 +47,7 @@ LONG = {  # rounding errors grow beyond six digits in these, or come near it
     "output best, ZOO2NC",
     "compiled, long GFM",
     "compiled, long GFMPlus",
+    "compiled, long auto",
     "compiled, long two-point",
 }
 
@@ -382,6 +383,7 @@ def add_oracles() -> None:
         "phase retrieval": phase_retrieval,
     }
     for kind, make in kinds.items():
+        run(f"auto, {kind}", make, "auto")
         run(f"two-point, {kind}", make, "two-point")
         run(f"GFM, {kind}", make, gs.GFM(0.2, 0.01, 3))
     for kind in ("Expectation", "Seeded in rows", "svm"):
@@ -440,9 +442,12 @@ def add_places() -> None:
     """Workers, sets, scales."""
     run("workers, GFM", finite_sum, gs.GFM(0.1, 0.01, 8), workers=2, max_evals=300)
     run("workers, GFMPlus by name", deterministic, "gfm+", workers=2, max_evals=300)
+    run("workers, auto on a bare function", bare, "auto", workers=2, max_evals=300)
     run("workers, two-point on a bare function", bare, "two-point", workers=2, max_evals=300)
     run("workers, ZOO2NC in rows", finite_sum_rows, gs.ZOO2NC(0.2, 5, batch_size=4), workers=2, max_evals=300)
     box = [(-0.5, 0.8), (-0.2, None), (None, None), (0.0, 1.5)]
+    run("bounds, auto", deterministic_rows, "auto", bounds=box)
+    run("bounds, auto on a sum", finite_sum_rows, "auto", bounds=box)
     run("bounds, two-point", deterministic_rows, "two-point", bounds=box)
     run("bounds, GFM", finite_sum, gs.GFM(0.1, 0.02, 2), bounds=box)
     run("bounds, GFMPlus", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 5, 2), bounds=box)
@@ -451,6 +456,7 @@ def add_places() -> None:
     run("bounds narrower than delta", finite_sum, gs.GFM(0.5, 0.02), bounds=[(-0.2, 0.2)] * 4)
     run("bounds, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), bounds=[(0.5, 5.0)] * 3 + [(-5.0, -0.5)] * 3)
     ball = gs.projection.L2Ball(np.zeros(4), 1.0)
+    run("L2 ball, auto", deterministic_rows, "auto", projection=ball)
     run("L2 ball, two-point", deterministic_rows, "two-point", projection=ball)
     run("L2 ball, GFM", finite_sum_rows, gs.GFM(0.1, 0.02, 2), projection=ball)
     run("L2 ball, ZOO2NC", finite_sum_rows, gs.ZOO2NC(0.2, 10), projection=ball)
@@ -459,6 +465,7 @@ def add_places() -> None:
         "projection of one's own, GFMPlus", seeded, gs.GFMPlus(0.1, 0.01, 5, 2), projection=lambda x: np.minimum(x, 0.9)
     )
     scale = [0.1, 1.0, 2.0, 10.0]
+    run("x_scale, auto", deterministic, "auto", x_scale=scale)
     run("x_scale, two-point", deterministic, "two-point", x_scale=scale)
     run("x_scale, GFM", finite_sum, gs.GFM(0.05, 0.002, 2), x_scale=scale)
     run("x_scale, GFMPlus by name", expectation_rows, "gfm+", x_scale=0.5)
@@ -468,6 +475,7 @@ def add_places() -> None:
 
 def add_failures() -> None:
     """Values that fail, and what the library warns of."""
+    run("failing points, auto", failing_points, "auto")
     run("failing points, two-point", failing_points, "two-point")
     run("failing points, GFM", failing_points, gs.GFM(0.1, 0.01, 3))
     run("failing points, GFM by name", failing_points, "gfm")
@@ -505,9 +513,11 @@ def add_ends() -> None:
     run("max_iter only, WarmStart", seeded, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFMPlus(0.1, 0.01, 5, 2)), max_iter=90)
     run("max_iter only, CuttingPlane", rosenbrock, gs.CuttingPlane(0.05, 0.01), max_iter=8)
     run("max_iter and max_evals", deterministic, "two-point", max_iter=120, max_evals=5000)
+    run("very few evaluations, auto", deterministic, "auto", max_evals=20)
     run("very few evaluations, two-point", deterministic, "two-point", max_evals=20)
     run("very few evaluations, GFMPlus", finite_sum, gs.GFMPlus(0.1, 0.01, 5, 4), max_evals=15)
     run("one evaluation, bare", bare, gs.GFM(0.1, 0.01), max_evals=1)
+    run("stationarity, auto", deterministic_rows, "auto", stationarity=(0.3, 2.5), max_evals=3000)
     run("stationarity, two-point", deterministic_rows, "two-point", stationarity=(0.3, 2.5), max_evals=3000)
     run("stationarity, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), stationarity=(0.5, 1.0), max_evals=3000)
     run("stationarity, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), stationarity=(0.2, 0.5))
@@ -515,6 +525,8 @@ def add_ends() -> None:
 
 def add_resumed() -> None:
     """Runs that are stopped at half of their budget and go on from a file."""
+    resumed("resume, auto", deterministic_rows, "auto")
+    resumed("resume, auto on a sum", finite_sum_rows, "auto")
     resumed("resume, two-point", deterministic_rows, "two-point")
     resumed("resume, bare", bare, gs.GFM(0.1, 0.01, 2))
     resumed("resume, GFM by name", finite_sum, "gfm")
@@ -604,12 +616,14 @@ def add_compiled() -> None:
     compiled("WarmStart GFM GFMPlus", jitted_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFMPlus(0.1, 0.01, 5, 2)))
     compiled("WarmStart with iterations", jitted_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFM(0.1, 0.01, 2), 80))
     compiled("ws-gfm+ by name", jitted_sum, "ws-gfm+")
+    compiled("auto", jitted_sum, "auto")
     compiled("two-point", jitted_sum, "two-point")
     compiled("two-point Deterministic", jitted_deterministic, "two-point")
     compiled("ZOO2NC", jitted_sum, gs.ZOO2NC(0.3, 12, batch_size=2))
     compiled("ZOO2NC by name", jitted_deterministic, "zo-o2nc")
     compiled("long GFM", jitted_sum, gs.GFM(0.1, LinearDecay(0.02)), max_evals=200_000)
     compiled("long GFMPlus", jitted_sum, gs.GFMPlus(0.1, 0.02, 5, 2), max_evals=100_000)
+    compiled("long auto", jitted_sum, "auto", max_evals=200_000)
     compiled("long two-point", jitted_sum, "two-point", max_evals=200_000)
     run("jitted but not compiled", jitted_sum, gs.GFM(0.1, 0.02), compiled=False)
     run("jitted, compiled unasked", jitted_deterministic, gs.GFM(0.1, 0.02, 2))

@@ -33,7 +33,7 @@ class Attacks:
 
 
 FULL = Attacks()
-QUICK = Attacks(images=30, max_queries=1_000, rounds=(4, 8), tuning_queries=500, schedule="quick")
+QUICK = Attacks(images=20, max_queries=500, rounds=(2, 4), tuning_queries=150, schedule="quick")
 
 
 @dataclass(frozen=True)
