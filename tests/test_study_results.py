@@ -43,8 +43,7 @@ def _wild_settings_may_warn():
 
 
 def end(problem, key, setting, seed, pairs):
-    entry = svm.entries()[key]
-    return entry.run(problem, entry.build(setting), seed, pairs)
+    return svm.entries()[key].solve(problem, setting, seed, pairs)
 
 
 @pytest.mark.parametrize("key", svm.entries())
@@ -57,13 +56,14 @@ def test_svm_runs_on_the_data_inside_scikit_learn(key):
             assert run["loss"][-1] == pytest.approx(recorded["ends"][seed], rel=1e-6)
 
 
-@pytest.mark.parametrize("key", ["GFM", "GFM+, m > 1", "auto"])
+@pytest.mark.parametrize("key", ["GFM", "GFM+, m > 1", "two-point", "sift", "auto", svm.TENTH])
 def test_svm_curves_over_all_seeds(key):
     pytest.importorskip("sklearn")
     name, problem, pairs = next(svm.unseen())
     recorded = committed("svm/results.json")
     seeds, recorded = recorded["seeds"], recorded["unseen"][name]["methods"][key]
-    found = svm.summary([end(problem, key, recorded["setting"], seed, pairs) for seed in seeds], 2 * pairs)
+    runs = [end(problem, key, recorded["setting"], seed, pairs) for seed in seeds]
+    found = svm.entries()[key].summary(runs, pairs)
     curve, recorded_curve = found.pop("curve"), recorded["curve"]
     for column in curve:  # recorded to five digits
         np.testing.assert_allclose(curve[column], recorded_curve[column], rtol=2e-5, err_msg=column)
@@ -77,7 +77,10 @@ def test_svm_curves_over_all_seeds(key):
     [
         ("mushrooms", "GFM"),
         ("mushrooms", "GFM+, m > 1"),
+        ("mushrooms", "two-point"),
         ("mushrooms", "auto"),
+        ("ijcnn1", "sift"),
+        ("w8a", svm.THIRTIETH),
         ("ijcnn1", "GFM+"),
         ("ijcnn1", "ZO-O2NC"),
         ("phishing", svm.EVALUATED),
