@@ -334,15 +334,17 @@ def test_a_saved_run_is_good_for_all_that_determines_its_numbers_and_for_nothing
 
 def test_one_method_run_again_changes_no_other(done, tmp_path):
     results, _ = done
-    spoilt = json.loads(json.dumps(results))
+    spoilt = json.loads(json.dumps(results)) | {"formerly": {"auto": "calm", "two-point": "auto"}}
     for part in (spoilt["datasets"]["one"], spoilt["unseen"]["three"]):
         part["methods"]["auto"]["mean"] = part["methods"]["GFM"]["mean"] = -1.0
     (tmp_path / "results.json").write_text(json.dumps(spoilt))
     again = svm.run(tmp_path, scale=TINY, problems=problems, other_problems=others, jobs=1, only=["auto"])
     assert again == json.loads((tmp_path / "results.json").read_text())
     assert again["again"] == {"auto": results["code"]}
+    assert again["formerly"] == {"two-point": "auto"}
     text = (tmp_path / "table.md").read_text()
     assert f"Run later, with the code of {results['code']}: *auto*. All the rest: {results['code']}." in text
+    assert "*two-point* was called auto when it was run." in text
     for part, name in product(("datasets", "unseen"), ("one", "two", "three")):
         if name in results[part]:
             before, after = results[part][name], again[part][name]
@@ -423,6 +425,32 @@ def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
     page.write_text("no markers")
     with pytest.raises(ValueError, match="must hold the markers"):
         svm_report.MARKERS.fill(page, text)
+
+
+def made_up(**means):
+    """Methods with these means and no scatter; those not named end at 1."""
+    curve = {"evaluations": [0, 1, 2, 3, 4], "mean": [9.0, 0.9, 0.6, 0.4, 0.3], "std": [0.0] * 5}
+    names = svm.entries()
+    return {key: {"mean": means.get(key, 1.0), "ends": [means.get(key, 1.0)] * 4, "curve": curve} for key in names}
+
+
+def test_what_was_asked_of_the_default_is_judged_by_the_means():
+    good = made_up(**{"auto": 0.354, svm.TENTH: 0.5, svm.THIRTIETH: 0.9})
+    bad = made_up(**{"auto": 0.0301, svm.TENTH: 0.99, "ZO-O2NC": 0.98, svm.THIRTIETH: 2.0})
+    bad[svm.THIRTIETH]["ends"] = [0.5, 0.5, 0.5, 6.5]
+    results = {"share_of_budget": 1.0, "datasets": {"a9a": {"methods": good}, "w8a": {"methods": bad}}}
+    text = svm_report._asked(results)
+    assert "a9a 0.354 (0.3545); w8a 0.0301 (0.03). Met on 1 of 2." in text
+    assert "ZO-O2NC, tuned, at the whole budget on 1 of 2" in text
+    assert "below tuned GFM at the whole budget on 1 of 2" in text
+    assert "on w8a its mean does not, while 3 of 4 seeds do (median 0.5)" in text
+    assert "in brackets" not in svm_report._asked(results | {"share_of_budget": 0.1})
+
+
+def test_the_share_of_the_budget_after_which_a_curve_is_as_low_as_another_s_end():
+    its = made_up(**{"GFM": 0.6, "GFM+": 0.35, "ZO-O2NC": 0.2})
+    text = svm_report._arrivals({"datasets": {"one": {"methods": its}}})
+    assert "| one | 50% | 100% | never | 50% | 100% | never |" in text
 
 
 @pytest.mark.parametrize(

@@ -364,7 +364,7 @@ def figure(results: Results, path: Path) -> Path:
 def _draw(axes: Any, curve: Mapping[str, Any], lowest: float, label: str, style: Mapping[str, Any]) -> None:
     evals, mean, std = (np.array(curve[key], dtype=float) for key in ("evaluations", "mean", "std"))
     above = mean - lowest
-    axes.plot(evals, above, label=label, **({"linewidth": 1.1} | style))
+    axes.plot(evals, above, label=label, **{"linewidth": 1.1, **style})
     if label in (TENTH, THIRTIETH):  # no band: these lie on the curves of the whole budget
         return
     low = np.maximum(above - std, 1e-3 * above)  # a logarithmic axis has no room below zero
