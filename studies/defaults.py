@@ -17,11 +17,17 @@ from studies.record import command, provenance, write_whole
 from studies.report import markdown
 
 SEEDS = 20
+FIRST_SEED = 1000
+FEW = 5  # where a run takes a million evaluations
+L1_BARS = {10: 1e-9, 100: 1e-9, 1000: 1e-3}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One function with a start for each seed, a budget, and what counts as good: (f − f*) below `bar` of the gap."""
+    """One function with a start for each seed, a budget, and what counts as good: (f − f*) below `bar` of the gap.
+
+    So many seeds as `needed` must be good; all but one when that is not given.
+    """
 
     name: str
     oracle: gs.Oracle
@@ -30,7 +36,7 @@ class Case:
     value: Callable[[Array], float]
     f_star: float
     bar: float | None
-    needed: int = SEEDS - 1
+    needed: int | None = None
 
 
 def cases(quick: bool = False) -> Iterator[Case]:
@@ -40,7 +46,8 @@ def cases(quick: bool = False) -> Iterator[Case]:
             problem = l1(d, value_scale, coordinate_scale)
             oracle = gs.Deterministic(_jitted_l1(), args=(value_scale, coordinate_scale))
             name = f"‖x−1‖₁, d = {d}, values × {value_scale:g}, coordinates × {coordinate_scale:g}"
-            yield Case(name, oracle, np.zeros((SEEDS, d)), 1000 * d, problem.value, 0.0, 0.02)
+            seeds = FEW if d == 1000 else SEEDS
+            yield Case(name, oracle, np.zeros((seeds, d)), 1000 * d, problem.value, 0.0, L1_BARS[d], seeds)
     lad = least_absolute_deviations(rng=7)
     jitted = gs.FiniteSum(_jitted_deviation(), 1000, args=lad.oracle.args)
     for evals, bar in ((100_000, 0.02), (20_000, None)):
@@ -71,7 +78,7 @@ def run(out: Path, *, quick: bool = False, docs: Path | None = None) -> list[dic
     for case in cases(quick):
         rows.append(measure(case))
         console.print(_line(rows[-1]))
-        record = {**provenance(made_by), "seeds": f"1000..{999 + SEEDS}", "rows": rows}
+        record = {**provenance(made_by), "first_seed": FIRST_SEED, "rows": rows}
         write_whole(out / "defaults.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     if docs is not None:
         docs.write_text(page(rows, made_by))
@@ -80,7 +87,10 @@ def run(out: Path, *, quick: bool = False, docs: Path | None = None) -> list[dic
 
 def measure(case: Case) -> dict[str, Any]:
     """Run a case with every seed; return what is left of the gap."""
-    runs = gs.minimize_many(case.oracle, case.starts, seeds=range(1000, 1000 + SEEDS), max_evals=case.max_evals)
+    count = len(case.starts)
+    needed = count - 1 if case.needed is None else case.needed
+    seeds = range(FIRST_SEED, FIRST_SEED + count)
+    runs = gs.minimize_many(case.oracle, case.starts, seeds=seeds, max_evals=case.max_evals)
     gaps = np.array([case.value(start) - case.f_star for start in case.starts])
     left = np.array([case.value(point) - case.f_star for point in runs.x]) / gaps
     good = None if case.bar is None else int(np.sum(left <= case.bar))
@@ -93,8 +103,8 @@ def measure(case: Case) -> dict[str, Any]:
         "worst": float(left.max()),
         "bar": case.bar,
         "within": good,
-        "of": SEEDS,
-        "passed": None if good is None else good >= case.needed,
+        "of": count,
+        "passed": None if good is None else good >= needed,
     }
 
 
@@ -103,8 +113,8 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    verdict = "not judged" if row["bar"] is None else f"{row['within']}/{row['of']} within {row['bar']:.0%}"
-    return [row["case"], f"{row['max_evals']:,}", *(f"{row[key]:.3%}" for key in ("mean", "median", "worst")), verdict]
+    verdict = "not judged" if row["bar"] is None else f"{row['within']}/{row['of']} within {row['bar']:.2g}"
+    return [row["case"], f"{row['max_evals']:,}", *(f"{row[key]:.2g}" for key in ("mean", "median", "worst")), verdict]
 
 
 def page(rows: list[dict[str, Any]], made_by: str) -> str:
@@ -112,7 +122,9 @@ def page(rows: list[dict[str, Any]], made_by: str) -> str:
     head = ["case", "evaluations", "mean", "median", "worst", "verdict"]
     said = (
         "What `gs.minimize(f, x0, max_evals=N)` reaches with no other setting: the share of f(x0) − f* that is left, "
-        f"over {SEEDS} seeds. Made by `{made_by}`; the numbers are in `results/defaults.json`."
+        f"over {SEEDS} seeds ({FEW} where d = 1000). The default looks at the function first: here it takes BFGS on "
+        "differences for those without noise, sifting for least absolute deviations, and CMA-ES for noise that cannot "
+        f"be replayed. Made by `{made_by}`; the numbers are in `results/defaults.json`."
     )
     return f"# Defaults\n\n{said}\n\n{markdown(head, map(_cells, rows))}\n"
 

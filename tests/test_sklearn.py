@@ -78,7 +78,7 @@ def test_two_classes_are_told_apart_and_what_was_learnt_can_be_seen(cancer):
     assert model.n_features_in_ == 30
     (history,) = model.history_
     assert history.nfev[-1] <= model.n_evals_ <= 1000 * 32
-    assert model.n_iter_ > 10_000
+    assert model.n_iter_ > 1000  # each takes at most as many values as there are weights, and one more
     scores = X @ model.coef_[0] + model.intercept_[0]
     np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-12)
     assert (model.predict(X) == (scores > 0)).all()
@@ -235,7 +235,7 @@ def test_without_a_regularisation_given_copies_of_rows_do_not_change_it(cancer, 
 def test_a_run_that_finds_nothing_says_so():
     X, y = load_breast_cancer(return_X_y=True)
     with pytest.warns(ConvergenceWarning, match=r"no weights better than zero: scale the features") as caught:
-        models = [CappedL1SVC(random_state=seed).fit(X, y) for seed in range(3)]
+        models = [CappedL1SVC("two-point", random_state=seed).fit(X, y) for seed in range(3)]
     assert len(caught) == sum(not model.coef_.any() for model in models) > 0
     assert {warning.filename for warning in caught} == {__file__}
 

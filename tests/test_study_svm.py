@@ -74,7 +74,9 @@ def test_the_grids_are_those_of_the_paper():
     assert grids["GFM+"] == list(product(steps, sizes, sizes))
     assert grids["GFM+, m > 1"] == [it for it in grids["GFM+"] if it[1] > 1]
     assert len(grids["ZO-O2NC"]) == len(grids["GFM+"])
-    assert grids["auto"] == [()]
+    assert grids["sift"] == [(0.3,), (1.0,), (3.0,)]
+    for name in ("two-point", "auto", svm.TENTH, svm.THIRTIETH):
+        assert grids[name] == [()]
     for name in (svm.CHARGED, svm.EVALUATED):
         assert grids[name] == [it for it in grids["GFM+"] if it[1] * it[2] <= 1000]
     method = svm.gfm_plus({"eta": 0.01, "m": 10, "b": 100})
@@ -103,10 +105,10 @@ def test_only_tuning_seeds_tune_and_only_the_others_are_reported(done):
             ends = {
                 (tuple(spec["setting"].values()), spec["seed"]): result["loss"][-1]
                 for spec, result in cells(out)
-                if spec["data"] == name and spec["what"] == entry.family
+                if spec["data"] == name and spec["what"] == entry.family and spec["pairs"] == PAIRS // entry.parts
             }
             chosen, grid = tuple(it["setting"].values()), [tuple(setting.values()) for setting in entry.grid]
-            if key != "auto":
+            if len(grid) > 1:
                 assert ends[chosen, 1000] == min(ends[setting, 1000] for setting in grid)
             reported = [ends[chosen, seed] for seed in TINY.seeds]
             assert it["ends"] == pytest.approx(reported, rel=1e-6)
@@ -120,11 +122,12 @@ def test_only_tuning_seeds_tune_and_only_the_others_are_reported(done):
 def test_no_run_exceeds_its_budget_and_single_pairs_use_all_of_it(done):
     _, out = done
     seen = set()
+    parts = {"auto": {PAIRS, PAIRS // 10, PAIRS // 30}}
     for spec, result in cells(out):
         if spec["what"] in ("variance", "reference"):
             continue
-        assert spec["pairs"] == PAIRS
-        assert result["nfev"][-1] == 2 * result["pairs"] <= 2 * PAIRS
+        assert spec["pairs"] in parts.get(spec["what"], {PAIRS})
+        assert result["nfev"][-1] == 2 * result["pairs"] <= 2 * spec["pairs"]
         assert result["nfev"] == sorted(result["nfev"])
         assert len(result["nfev"]) == len(result["loss"])
         if spec["what"] in ("GFM", "GFM, decay"):
@@ -331,14 +334,17 @@ def test_a_saved_run_is_good_for_all_that_determines_its_numbers_and_for_nothing
 
 def test_one_method_run_again_changes_no_other(done, tmp_path):
     results, _ = done
-    spoilt = json.loads(json.dumps(results))
+    spoilt = json.loads(json.dumps(results)) | {"formerly": {"auto": "calm", "two-point": "auto"}}
     for part in (spoilt["datasets"]["one"], spoilt["unseen"]["three"]):
         part["methods"]["auto"]["mean"] = part["methods"]["GFM"]["mean"] = -1.0
     (tmp_path / "results.json").write_text(json.dumps(spoilt))
     again = svm.run(tmp_path, scale=TINY, problems=problems, other_problems=others, jobs=1, only=["auto"])
     assert again == json.loads((tmp_path / "results.json").read_text())
     assert again["again"] == {"auto": results["code"]}
-    assert "auto was run again since" in (tmp_path / "table.md").read_text()
+    assert again["formerly"] == {"two-point": "auto"}
+    text = (tmp_path / "table.md").read_text()
+    assert f"Run later, with the code of {results['code']}: *auto*. All the rest: {results['code']}." in text
+    assert "*two-point* was called auto when it was run." in text
     for part, name in product(("datasets", "unseen"), ("one", "two", "three")):
         if name in results[part]:
             before, after = results[part][name], again[part][name]
@@ -395,8 +401,11 @@ def test_results_say_how_they_were_made_and_hold_every_curve(done):
     for part in results["datasets"].values():
         assert list(part["methods"]) == list(svm.entries())
         for it in part["methods"].values():
-            assert len(it["curve"]["mean"]) == len(it["curve"]["std"]) == len(it["curve"]["evaluations"]) == 51
-            assert it["curve"]["evaluations"][-1] == 2 * PAIRS
+            assert len(it["curve"]["mean"]) == len(it["curve"]["std"]) == len(it["curve"]["evaluations"])
+        for key, entry in svm.entries().items():
+            curve = part["methods"][key]["curve"]
+            assert len(curve["evaluations"]) == entry.points + 1
+            assert curve["evaluations"][-1] == 2 * (PAIRS // entry.parts)
         assert len(part["variance"]["rows"]) == 4
     assert str(Path.home()) not in (out / "results.json").read_text()
 
@@ -416,6 +425,32 @@ def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
     page.write_text("no markers")
     with pytest.raises(ValueError, match="must hold the markers"):
         svm_report.MARKERS.fill(page, text)
+
+
+def made_up(**means):
+    """Methods with these means and no scatter; those not named end at 1."""
+    curve = {"evaluations": [0, 1, 2, 3, 4], "mean": [9.0, 0.9, 0.6, 0.4, 0.3], "std": [0.0] * 5}
+    names = svm.entries()
+    return {key: {"mean": means.get(key, 1.0), "ends": [means.get(key, 1.0)] * 4, "curve": curve} for key in names}
+
+
+def test_what_was_asked_of_the_default_is_judged_by_the_means():
+    good = made_up(**{"auto": 0.354, svm.TENTH: 0.5, svm.THIRTIETH: 0.9})
+    bad = made_up(**{"auto": 0.0301, svm.TENTH: 0.99, "ZO-O2NC": 0.98, svm.THIRTIETH: 2.0})
+    bad[svm.THIRTIETH]["ends"] = [0.5, 0.5, 0.5, 6.5]
+    results = {"share_of_budget": 1.0, "datasets": {"a9a": {"methods": good}, "w8a": {"methods": bad}}}
+    text = svm_report._asked(results)
+    assert "a9a 0.354 (0.3545); w8a 0.0301 (0.03). Met on 1 of 2." in text
+    assert "ZO-O2NC, tuned, at the whole budget on 1 of 2" in text
+    assert "below tuned GFM at the whole budget on 1 of 2" in text
+    assert "on w8a its mean does not, while 3 of 4 seeds do (median 0.5)" in text
+    assert "in brackets" not in svm_report._asked(results | {"share_of_budget": 0.1})
+
+
+def test_the_share_of_the_budget_after_which_a_curve_is_as_low_as_another_s_end():
+    its = made_up(**{"GFM": 0.6, "GFM+": 0.35, "ZO-O2NC": 0.2})
+    text = svm_report._arrivals({"datasets": {"one": {"methods": its}}})
+    assert "| one | 50% | 100% | never | 50% | 100% | never |" in text
 
 
 @pytest.mark.parametrize(

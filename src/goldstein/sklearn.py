@@ -33,7 +33,8 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str or Method
-        As in `goldstein.minimize`; "auto" needs no settings.
+        As in `goldstein.minimize`. "auto" needs no settings: it finds gradients of the loss of single rows from
+        values, by bisection (`goldstein.Sift`).
     options : mapping, optional
         Settings of a method given by name.
     max_evals : int, optional
@@ -69,7 +70,8 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Features should have similar scales (`StandardScaler`): a search without gradients goes in all directions alike.
+    Features should have similar scales (`StandardScaler`): "auto" has a step size for each weight, but begins with the
+    same for all, and methods with two-point estimates go in all directions alike.
     A `ConvergenceWarning` says when it has found nothing better than zero weights, or has diverged.
 
     Sample weights c_i, scaled to mean 1, multiply the hinge. A heavy row is split into copies that share its weight, so

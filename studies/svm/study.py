@@ -32,13 +32,16 @@ PASSES = {"a9a": 10, "w8a": 10, "covtype": 10, "ijcnn1": 10, "mushrooms": 50, "p
 STEP_SIZES = (0.1, 0.01, 0.001)
 SIZES = (1, 10, 100)  # m and b
 BLOCKS = (10, 100, 1000)  # M of ZO-O2NC: a block of one step never moves
+RADII = (0.3, 1.0, 3.0)  # R of sifting
 PUBLIC_MOST = 1000  # largest b' of the public convention, which takes b'² pairs for each large batch
 POINTS = 50  # of a curve
+CLOSE = 100  # of one that falls fast: every record of a run
 MEASURED_AT = (0, 0.1, 0.5, 1)  # shares of a run at which the variance is measured
+TENTH, THIRTIETH = "auto, a tenth", "auto, a thirtieth"
 CHARGED, EVALUATED = "public code, as charged", "public code, as evaluated"
 
 Setting = dict[str, float]
-Run = Callable[[SVM, Any, int, int], dict[str, Any]]
+Run = Callable[[SVM, Any, int, int, int], dict[str, Any]]
 Problems = Callable[[], Iterator[tuple[str, SVM, int]]]
 
 
@@ -62,13 +65,23 @@ QUICK = Runs(0.1, (1000,), tuple(range(5)), 500_000, 200, 2)
 class Entry:
     """One curve of the study: the settings to choose from, the method that one makes, and how that is run.
 
-    Entries of one family share runs.
+    Entries of one family share runs. A run is given one of so many `parts` of the budget, and ends there.
     """
 
     family: str
     grid: tuple[Setting, ...]
     build: Callable[[Setting], Any]
     run: Run
+    points: int = POINTS
+    parts: int = 1
+
+    def solve(self, svm: SVM, setting: Setting, seed: int, pairs: int) -> dict[str, Any]:
+        """Run one setting; `pairs` is the whole budget."""
+        return self.run(svm, self.build(setting), seed, pairs // self.parts, self.points)
+
+    def summary(self, runs: Sequence[Mapping[str, Any]], pairs: int) -> dict[str, Any]:
+        """Return what is reported of runs; `pairs` is the whole budget."""
+        return summary(runs, 2 * (pairs // self.parts), self.points)
 
 
 def entries() -> dict[str, Entry]:
@@ -78,13 +91,18 @@ def entries() -> dict[str, Entry]:
     recursive = tuple(setting for setting in plus if setting["m"] > 1)
     public = tuple(setting for setting in plus if setting["m"] * setting["b"] <= PUBLIC_MOST)
     blocks = tuple({"D": D, "M": M, "b": b} for D, M, b in product(STEP_SIZES, BLOCKS, SIZES))
+    radii = tuple({"R": R} for R in RADII)
     return {
         "GFM": Entry("GFM", gfm, lambda s: gs.GFM(DELTA, s["eta"]), _solve),
         "GFM+": Entry("GFM+", plus, gfm_plus, _solve),
         "GFM+, m > 1": Entry("GFM+", recursive, gfm_plus, _solve),
         "GFM, decay": Entry("GFM, decay", gfm, lambda s: gs.GFM(DELTA, LinearDecay(s["eta"])), _solve),
         "ZO-O2NC": Entry("ZO-O2NC", blocks, _zo_o2nc, _solve),
-        "auto": Entry("auto", ({},), lambda _: "auto", _solve),
+        "two-point": Entry("two-point", ({},), lambda _: "two-point", _solve),
+        "sift": Entry("sift", radii, lambda s: gs.Sift(s["R"]), _solve, CLOSE),
+        "auto": Entry("auto", ({},), lambda _: "auto", _solve, CLOSE),
+        TENTH: Entry("auto", ({},), lambda _: "auto", _solve, parts=10),
+        THIRTIETH: Entry("auto", ({},), lambda _: "auto", _solve, parts=30),
         CHARGED: Entry(CHARGED, public, _public, _solve_charged),
         EVALUATED: Entry(EVALUATED, public, _public, _solve_evaluated),
     }
@@ -106,10 +124,10 @@ def _public(setting: Setting) -> PublicGFMPlus:
     return PublicGFMPlus(DELTA, setting["eta"], int(setting["m"]), int(setting["b"]))
 
 
-def _solve(svm: SVM, method: Any, seed: int, pairs: int) -> dict[str, Any]:
+def _solve(svm: SVM, method: Any, seed: int, pairs: int, count: int) -> dict[str, Any]:
     """Run a method of the library, and work out the full loss at some of its points when it is over."""
     result, points = solve(svm, method, seed, 2 * pairs)
-    some = np.unique(np.linspace(0, len(points) - 1, POINTS).round().astype(int))
+    some = np.unique(np.linspace(0, len(points) - 1, count).round().astype(int))
     losses = svm.value(np.array([*(points[k] for k in some), result.x]))
     return {
         "nfev": [*result.history.nfev[some].tolist(), result.nfev],
@@ -132,15 +150,15 @@ def solve(svm: SVM, method: Any, seed: int, max_evals: int) -> tuple[gs.Result, 
     return result, points
 
 
-def _solve_charged(svm: SVM, method: PublicGFMPlus, seed: int, pairs: int) -> dict[str, Any]:
+def _solve_charged(svm: SVM, method: PublicGFMPlus, seed: int, pairs: int, count: int) -> dict[str, Any]:
     """Run the convention of the public code within so many pairs as it charges them."""
-    run = public_convention.run(svm, method, seed=seed, pairs=pairs, records=POINTS)
+    run = public_convention.run(svm, method, seed=seed, pairs=pairs, records=count)
     return _public_result(svm, run, run.charged)
 
 
-def _solve_evaluated(svm: SVM, method: PublicGFMPlus, seed: int, pairs: int) -> dict[str, Any]:
+def _solve_evaluated(svm: SVM, method: PublicGFMPlus, seed: int, pairs: int, count: int) -> dict[str, Any]:
     """Run the same within so many pairs as it evaluates, Q for each one charged."""
-    run = public_convention.run(svm, method, seed=seed, pairs=pairs // method.samples, records=POINTS)
+    run = public_convention.run(svm, method, seed=seed, pairs=pairs // method.samples, records=count)
     return _public_result(svm, run, run.evaluated)
 
 
@@ -186,8 +204,9 @@ class SVMStudy:
         """Return about how long a data set takes, in units of which a pair of values takes d + 100."""
         families = {entry.family: len(entry.grid) for entry in reversed(self.entries.values())}
         tried = sum(size for size in families.values() if size > 1)
-        runs = tried * len(self.scale.tuning) + len(self.entries) * len(self.scale.seeds)
-        return runs * self._unit(svm, pairs)
+        whole = tried * len(self.scale.tuning) * self._unit(svm, pairs)
+        reported = sum(self._unit(svm, pairs // entry.parts) for entry in self.entries.values())
+        return whole + len(self.scale.seeds) * reported
 
     def _unit(self, svm: SVM, pairs: int) -> float:
         return float(pairs) * (svm.dim + 100)
@@ -218,7 +237,7 @@ class SVMStudy:
         for key, (setting, table) in tuned.items():
             entry = self.entries[key]
             runs = self._runs(name, svm, entry, [(setting, seed) for seed in self.scale.seeds], pairs)
-            methods[key] = {"setting": setting, **summary(runs, 2 * pairs), "tuning": _compact(table)}
+            methods[key] = {"setting": setting, **entry.summary(runs, pairs), "tuning": _compact(table)}
         return methods
 
     def _tune(self, name: str, svm: SVM, entry: Entry, pairs: int) -> list[dict[str, Any]]:
@@ -240,9 +259,10 @@ class SVMStudy:
         return self.work.all([self._piece(name, svm, entry, setting, seed, pairs) for setting, seed in tasks])
 
     def _piece(self, name: str, svm: SVM, entry: Entry, setting: Setting, seed: int, pairs: int) -> Piece:
-        method = entry.build(setting)
-        spec = self._spec(name, svm, entry.family, setting, method, seed, pairs)
-        return Piece(spec, self._unit(svm, pairs), lambda _: entry.run(svm, method, seed, pairs))
+        part = pairs // entry.parts
+        made = {"points": entry.points}
+        spec = self._spec(name, svm, entry.family, setting, entry.build(setting), seed, part) | made
+        return Piece(spec, self._unit(svm, part), lambda _: entry.solve(svm, setting, seed, pairs))
 
     def _reference(self, name: str, svm: SVM) -> dict[str, Any]:
         steps = self.scale.reference_steps
@@ -277,9 +297,9 @@ class SVMStudy:
         return {"version": VERSION, "data": name, "n": len(svm.labels), "d": svm.dim, **constants}
 
 
-def summary(runs: Sequence[Mapping[str, Any]], max_evals: int) -> dict[str, Any]:
+def summary(runs: Sequence[Mapping[str, Any]], max_evals: int, points: int = POINTS) -> dict[str, Any]:
     """Return the ends of the runs, and mean and standard deviation over them on a common grid of evaluations."""
-    grid = np.linspace(0, max_evals, POINTS + 1)
+    grid = np.linspace(0, max_evals, points + 1)
     losses = [np.array([np.inf if loss is None else loss for loss in run["loss"]]) for run in runs]
     curves = np.array([np.interp(grid, run["nfev"], loss) for run, loss in zip(runs, losses, strict=True)])
     ends = np.array([loss[-1] for loss in losses])
@@ -329,7 +349,8 @@ def run(
         Runs at a time; None: as many as there are cores.
     only : sequence of str, optional
         Methods to run again; all the rest stays as it is in the results that are in `out`, and `again` names the code
-        of these. For a change that touches no other method.
+        of these. For a change that touches no other method, and for a new one. `formerly` in the results says which
+        were run under another name.
     scale, problems, other_problems : optional
         Another scale, and other problems than the six and the two unseen ones: name, problem, budget in pairs.
     """
@@ -363,8 +384,11 @@ def run(
         made = record.provenance(record.command("svm", quick=quick))
         results = {**made, "version": VERSION, **about, "datasets": sets, "unseen": others}
     else:
+        for key in only:
+            results.get("formerly", {}).pop(key, None)
         for name, part in (results["datasets"] | results["unseen"]).items():
-            part["methods"] |= (sets | others)[name]
+            found = part["methods"] | (sets | others)[name]
+            part["methods"] = {key: found[key] for key in entries() if key in found}
     record.save(results, out)
     report.write(results, out, docs)
     return results
