@@ -191,9 +191,9 @@ def test_a_function_that_always_fails_stops_the_compiled_run_early():
     assert (res.x == 1).all()
 
 
-def test_auto_takes_the_same_walk_until_rounding_parts_the_ways():
+def test_two_point_takes_the_same_walk_until_rounding_parts_the_ways():
     oracle, x0 = gs.Deterministic(l1, args=(1.0,)), np.zeros(5)
-    fast, slow = (gs.minimize(oracle, x0, rng=0, max_evals=600, compiled=c) for c in (True, False))
+    fast, slow = (gs.minimize(oracle, x0, "two-point", rng=0, max_evals=600, compiled=c) for c in (True, False))
     assert (fast.nfev, fast.nit) == (slow.nfev, slow.nit)
     np.testing.assert_allclose(fast.x, slow.x, atol=1e-6)
 

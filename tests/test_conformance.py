@@ -107,7 +107,7 @@ def test_a_start_on_a_symmetric_kink_is_not_left_for_good(name):
     All central differences of values vanish there, of which the user is warned; a method that ranks values takes none.
     """
     oracle = gs.Deterministic(lambda x: abs(x).sum(), grad=np.sign)
-    central = not resolve(name, None).needs.gradients and name not in ("cma", "bfgs", "sift")
+    central = not resolve(name, None).needs.gradients and name not in ("auto", "cma", "bfgs", "sift")
     with pytest.warns(RuntimeWarning, match="differences at .* are exactly 0") if central else nullcontext():
         res = gs.minimize(oracle, np.zeros(3), name, max_evals=600, rng=0)
     assert res.fun < 0.5

@@ -55,7 +55,20 @@ RANKING = ("BlockCMA",)
 CERTIFYING = ("INGD", "PINGD", "CuttingPlane", "WS-INGD")
 EVERY = [*METHODS, *OBJECTS]
 DRIVERS = ("drive", "lockstep", "kernel")
-COMPILED = ("gfm", "gfm+", "ws-gfm", "ws-gfm+", "one-phase", "zo-o2nc", "auto", "GFM", "GFMPlus", "OnePhase", "ZOO2NC")
+COMPILED = (
+    "gfm",
+    "gfm+",
+    "ws-gfm",
+    "ws-gfm+",
+    "one-phase",
+    "zo-o2nc",
+    "auto",
+    "two-point",
+    "GFM",
+    "GFMPlus",
+    "OnePhase",
+    "ZOO2NC",
+)
 COMPILED += ("WS-GFM+", "sift", "Sift")
 # Cells that are empty, with the reason.
 REASONS = {

@@ -121,7 +121,7 @@ def test_where_pieces_of_a_chunk_end_changes_nothing(monkeypatch):
     runs = []
     for seconds in (1e-9, 1e-4, 10.0):
         monkeypatch.setattr("goldstein.methods.kernel.PIECE_SECONDS", seconds)
-        for method in (gs.GFM(0.1, 0.01, 3), gs.GFMPlus(0.1, 0.01, 5, 2), gs.ZOO2NC(0.5, 7), "auto"):
+        for method in (gs.GFM(0.1, 0.01, 3), gs.GFMPlus(0.1, 0.01, 5, 2), gs.ZOO2NC(0.5, 7), "two-point"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)
                 res = gs.minimize(gs.Deterministic(jitted), X0, method, max_evals=6000, rng=0, compiled=True)

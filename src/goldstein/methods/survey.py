@@ -258,7 +258,8 @@ class Survey(State):
             return
         for r, (plus, minus) in zip(NEAR, pairs, strict=True):
             self.changed = _change(plus, minus, self.here)
-            steep = root_mean_square((plus - minus)[~np.isnan(plus - minus)])
+            differences = (plus - minus)[~np.isnan(plus - minus)]
+            steep = root_mean_square(differences) if differences.size else 0.0
             if steep > self.rounding:
                 self.slopes.append(steep / r)
             if not self.wanted or self.wanted == EXACT or self.wanted == REPLAYED:
