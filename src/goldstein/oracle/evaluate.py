@@ -9,11 +9,9 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing import connection, parent_process
 from typing import Any
@@ -21,49 +19,12 @@ from typing import Any
 import numpy as np
 
 from goldstein.oracle.oracles import Meter, Oracle
+from goldstein.oracle.parts import Catch, Done, Part, Task
 from goldstein.oracle.query import Answer, Query
-
-Catch = tuple[type[BaseException], ...]
-
-
-@dataclass
-class Part:
-    """Some rows of a query, and at which row they begin."""
-
-    place: int
-    query: Query
-
-
-@dataclass
-class Done:
-    """What became of a part: its answer, or the exception that broke it off after so many rows were begun."""
-
-    place: int
-    started: int
-    answer: Answer | None = None
-    error: BaseException | None = None
-    traceback: str = ""
-
 
 Map = Callable[[Callable[[Part], Done], Iterable[Part]], Iterable[Done]]
 
 _task: Task | None = None
-
-
-@dataclass
-class Task:
-    """An oracle that answers the parts of a query; it never raises, so that what was begun is always known."""
-
-    oracle: Oracle
-    catch: Catch
-
-    def __call__(self, part: Part) -> Done:
-        meter = Meter()
-        try:
-            answer = self.oracle.evaluate(part.query, self.catch, meter)
-        except BaseException as error:
-            return Done(part.place, meter.started, error=error, traceback=traceback.format_exc())
-        return Done(part.place, meter.started, answer)
 
 
 def _employ(task: Task) -> None:

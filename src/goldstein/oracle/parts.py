@@ -1,0 +1,102 @@
+"""What travels to workers and back: parts of a query; and what a crew of workers can do."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from goldstein.oracle.oracles import Meter, Oracle
+from goldstein.oracle.query import Answer, Query
+
+Catch = tuple[type[BaseException], ...]
+
+
+@dataclass
+class Part:
+    """Some rows of a query, and at which row they begin."""
+
+    place: int
+    query: Query
+
+
+@dataclass
+class Done:
+    """What became of a part: its answer, or the exception that broke it off after so many rows were begun.
+
+    `seconds` is how long the worker was busy with it.
+    """
+
+    place: int
+    started: int
+    answer: Answer | None = None
+    error: BaseException | None = None
+    traceback: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Lost:
+    """A part that the machine lost: its worker died, its node is gone, or it hung and was killed. It is done again."""
+
+    reason: str
+
+
+class TimeIsUp(Exception):
+    """The time that a run was given is over, and what is in flight is given up."""
+
+
+@dataclass
+class Task:
+    """An oracle that answers the parts of a query; it never raises, so that what was begun is always known."""
+
+    oracle: Oracle
+    catch: Catch
+
+    def __call__(self, part: Part) -> Done:
+        meter = Meter()
+        begun = time.perf_counter()
+        try:
+            answer = self.oracle.evaluate(part.query, self.catch, meter)
+        except BaseException as error:
+            return Done(part.place, meter.started, error=error, traceback=traceback.format_exc())
+        return Done(part.place, meter.started, answer, seconds=time.perf_counter() - begun)
+
+
+class Crew(Protocol):
+    """Workers, wherever they are; the `Evaluator` hands them parts and gathers what comes back.
+
+    Attributes
+    ----------
+    size : int
+        How many parts are worked on at once.
+    """
+
+    size: int
+
+    def employ(self, task: Task) -> None:
+        """Take on a task before the first part; it travels to each worker once."""
+
+    def begin(self, part: Part) -> Any:
+        """Put a part in flight; return its ticket, something hashable."""
+
+    def ended(self, seconds: float | None) -> Iterable[tuple[Any, Done | Lost]]:
+        """Wait until something has ended, so long at most (None: without limit); return what has, with its ticket."""
+
+    def give_up(self, ticket: Any) -> None:
+        """Stop a part that hangs, if that can be done; its ticket never comes back."""
+
+    def close(self) -> None:
+        """Send everybody home who was hired here."""
+
+
+class Ledger(Protocol):
+    """Who keeps account of a query while it is evaluated: the journal."""
+
+    def begun(self, first: int, rows: int) -> None:
+        """Take note that rows are about to be evaluated, `first` and those after it."""
+
+    def told(self, first: int, answer: Answer) -> None:
+        """Keep the answer to the rows that begin at `first`, as it arrives."""
