@@ -340,8 +340,8 @@ def resumed(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **setti
     def play():
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.npz"
-            half = gs.minimize(*make(), method, callback=stop_halfway, checkpoint=path, **settings)
-            whole = gs.minimize(*make(), method, checkpoint=path, **settings)
+            half = gs.minimize(*make(), method, callback=stop_halfway, journal=path, **settings)
+            whole = gs.minimize(*make(), method, journal=path, **settings)
         return {"half": [half.status.name, half.nit], **plain(whole)}
 
     add(name, play)

@@ -235,8 +235,8 @@ def test_why_a_run_cannot_be_compiled_is_said_when_it_is_forced(change, sentence
 def test_a_compiled_run_resumes_bit_for_bit(tmp_path):
     oracle, x0 = least_deviations()
     method, keys = METHODS["gfm+"], {"rng": 0, "compiled": True}
-    gs.minimize(oracle, x0, method, max_iter=77, checkpoint=tmp_path / "run.npz", **keys)
-    rest = gs.minimize(oracle, x0, method, max_iter=200, checkpoint=tmp_path / "run.npz", **keys)
+    gs.minimize(oracle, x0, method, max_iter=77, journal=tmp_path / "run.npz", **keys)
+    rest = gs.minimize(oracle, x0, method, max_iter=200, journal=tmp_path / "run.npz", **keys)
     assert (rest.x == gs.minimize(oracle, x0, method, max_iter=200, **keys).x).all()
 
 

@@ -95,8 +95,10 @@ WRONG = [
     (lambda: gs.projection.Knapsack([1, 0]), "weights must be positive numbers, got"),
     (lambda: gs.steps.LinearDecay(-1.0), "step_size must be a positive number, got -1.0"),
     (lambda: gs.steps.HalveOnPlateau(0.1, patience=0), "patience must be a whole number of at least 1, got 0"),
-    (lambda: gs.Checkpoint("/no/such/folder/x.npz"), "folder /no/such/folder does not exist"),
-    (lambda: gs.Checkpoint("x.npz", every=-1), "every must be a number of seconds"),
+    (lambda: gs.minimize(len, [1.0], journal="/no/such/folder/x"), "the journal cannot be written"),
+    (lambda: gs.minimize(len, [1.0], journal=7), "journal must be a path or a Journal"),
+    (lambda: gs.Journal("x", sync=-1), "sync must be a number of seconds"),
+    (lambda: gs.Journal("x", snapshots=np.nan), "snapshots must be a number of seconds"),
 ]
 
 

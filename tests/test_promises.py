@@ -132,7 +132,7 @@ def test_where_pieces_of_a_chunk_end_changes_nothing(monkeypatch):
 @pytest.mark.parametrize("method", [gs.GFM(0.01, 0.01), gs.GFMPlus(0.01, 0.01, 3, 2), gs.ZOO2NC(0.5, 5), "auto"])
 def test_a_run_that_fails_is_resumed_as_it_ended(method, tmp_path):
     calls = [
-        gs.minimize(lambda x: np.nan, X0, method, max_evals=3000, rng=0, checkpoint=tmp_path / "run").nfev
+        gs.minimize(lambda x: np.nan, X0, method, max_evals=3000, rng=0, journal=tmp_path / "run").nfev
         for _ in range(3)
     ]
     assert len(set(calls)) == 1

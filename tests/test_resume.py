@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein import Checkpoint, Status
+from goldstein import Journal, Status
 from goldstein.methods import resolve
 from goldstein.steps import HalveOnPlateau, InverseSqrt, LinearDecay
 
@@ -98,7 +98,7 @@ def play(case: str, part: str, path: Path | None = None) -> dict[str, str]:
         limits = {"max_iter": HALF}
     callback = stop_halfway if part == "half" and how != "limit" else None
     return summary(
-        gs.minimize(FUNCTIONS[function], X0, method, output=output, callback=callback, checkpoint=path, rng=5, **limits)
+        gs.minimize(FUNCTIONS[function], X0, method, output=output, callback=callback, journal=path, rng=5, **limits)
     )
 
 
@@ -141,12 +141,12 @@ def test_every_checkpoint_on_the_way_leads_to_the_same_end(tmp_path, function, o
 
     settings = {"max_evals": 2000, "stop": gs.stop.Target(2.2, samples=20), "output": output, "rng": 0}
     method = gs.GFM(0.1, 0.01, 2)
-    res = gs.minimize(FUNCTIONS[function], X0, method, checkpoint=Checkpoint(path, every=0), callback=keep, **settings)
+    res = gs.minimize(FUNCTIONS[function], X0, method, journal=Journal(path, snapshots=0), callback=keep, **settings)
     assert res.status is Status.CRITERION or output == "random"
     assert res.nfev_diagnostic > 1
     assert len(copies) > 5
     for copy in [copies[0], copies[len(copies) // 2], *copies[-3:]]:
-        again = gs.minimize(FUNCTIONS[function], X0, method, checkpoint=copy, **settings)
+        again = gs.minimize(FUNCTIONS[function], X0, method, journal=copy, **settings)
         assert summary(again) == summary(res)
 
 
@@ -178,8 +178,8 @@ def test_the_seed_is_in_the_checkpoint(tmp_path, output):
 @pytest.mark.parametrize("half", range(200, 216, 3))
 def test_a_budget_can_be_raised_wherever_it_ended(tmp_path, method, half):
     whole = gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=500, rng=0)
-    gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=half, rng=0, checkpoint=tmp_path / "run.npz")
-    rest = gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=500, rng=0, checkpoint=tmp_path / "run.npz")
+    gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=half, rng=0, journal=tmp_path / "run.npz")
+    rest = gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=500, rng=0, journal=tmp_path / "run.npz")
     assert (rest.x == whole.x).all()
     assert (rest.nfev, rest.nit, rest.fun) == (whole.nfev, whole.nit, whole.fun)
 
@@ -187,8 +187,8 @@ def test_a_budget_can_be_raised_wherever_it_ended(tmp_path, method, half):
 @pytest.mark.parametrize("function", ["deterministic", "sum"])
 def test_a_budget_below_what_was_used_asks_for_nothing_more(tmp_path, function):
     path = tmp_path / "run.npz"
-    first = gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), max_evals=500, rng=0, checkpoint=path)
-    res = gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), max_evals=100, rng=0, checkpoint=path)
+    first = gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), max_evals=500, rng=0, journal=path)
+    res = gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), max_evals=100, rng=0, journal=path)
     assert res.nit == first.nit
     assert res.nfev <= first.nfev
     assert res.status is Status.MAX_EVALS
@@ -236,16 +236,16 @@ def test_the_checkpoint_of_another_run_is_refused_in_one_sentence(tmp_path, name
     base = {"fun": FUNCTIONS["sum"], "x0": X0, "method": gs.GFM(0.1, 0.01), "max_iter": 40, "rng": 0}
     base |= {key: value for key, value in OTHERS[name].items() if key == "method" and name == "limits"}
     base |= {"x0": 0 * X0} if name == "x_scale" else {}
-    gs.minimize(**base, checkpoint=tmp_path / "run.npz")
+    gs.minimize(**base, journal=tmp_path / "run.npz")
     before = (tmp_path / "run.npz").read_bytes()
     with pytest.raises(ValueError, match=rf"belongs to another run: its {name} ") as caught:
-        gs.minimize(**(base | OTHERS[name]), checkpoint=tmp_path / "run.npz")
+        gs.minimize(**(base | OTHERS[name]), journal=tmp_path / "run.npz")
     assert str(caught.value).count("\n") == 0
     assert (tmp_path / "run.npz").read_bytes() == before
 
 
 def test_a_checkpoint_holds_plain_data_only(tmp_path):
-    gs.minimize(FUNCTIONS["sum"], X0, METHODS["ws-gfm+"](0.01), max_iter=50, rng=0, checkpoint=tmp_path / "run.npz")
+    gs.minimize(FUNCTIONS["sum"], X0, METHODS["ws-gfm+"](0.01), max_iter=50, rng=0, journal=tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz", allow_pickle=False) as file:
         assert all(file[name].dtype.kind in "fiu" for name in file.files)
         assert isinstance(json.loads(file["json"].tobytes()), dict)
@@ -292,10 +292,10 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path, share):
 def test_a_file_of_another_kind_or_format_is_refused(tmp_path):
     np.savez(tmp_path / "other.npz", x=X0)
     with pytest.raises(ValueError, match="not a goldstein checkpoint"):
-        Checkpoint(tmp_path / "other.npz").load()
+        Journal(tmp_path / "other.npz").load()
     np.savez(tmp_path / "newer.npz", json=np.frombuffer(b'{"format": 999}', np.uint8))
     with pytest.raises(ValueError, match="has checkpoint format 999"):
-        Checkpoint(tmp_path / "newer.npz").load()
+        Journal(tmp_path / "newer.npz").load()
 
 
 @pytest.mark.parametrize("function", ["bare", "sum"])
@@ -311,7 +311,7 @@ def test_ctrl_c_returns_the_run_so_far_and_saves_it(tmp_path, function):
     assert not answer["success"]
     assert answer["nit"] > 5
     whole = gs.minimize(FUNCTIONS[function], X0, METHODS["gfm"](0.01), rng=0, max_evals=301)
-    rest = gs.minimize(FUNCTIONS[function], X0, METHODS["gfm"](0.01), rng=0, max_evals=301, checkpoint=path)
+    rest = gs.minimize(FUNCTIONS[function], X0, METHODS["gfm"](0.01), rng=0, max_evals=301, journal=path)
     assert summary(rest) == summary(whole)
 
 
@@ -338,11 +338,11 @@ def test_wherever_ctrl_c_hits_the_resumed_run_equals_the_uninterrupted_one(tmp_p
             raise KeyboardInterrupt
 
     oracle = gs.FiniteSum(interrupted, 1000, grad=lambda x, i: interrupted(x, i) * 0 + gradient(x, i))
-    res = gs.minimize(oracle, X0, method, callback=callback, checkpoint=path, **keys)
+    res = gs.minimize(oracle, X0, method, callback=callback, journal=path, **keys)
     assert res.status is Status.INTERRUPTED
     assert res.nfev + res.ngev == calls
     assert path.exists()
-    assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, checkpoint=path, **keys)) == summary(whole)
+    assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, journal=path, **keys)) == summary(whole)
 
 
 def test_ctrl_c_while_a_target_is_confirmed_does_not_lose_the_confirmation(tmp_path):
@@ -359,8 +359,8 @@ def test_ctrl_c_while_a_target_is_confirmed_does_not_lose_the_confirmation(tmp_p
                 raise KeyboardInterrupt
             return value(x, i)
 
-        gs.minimize(gs.FiniteSum(interrupted, 1000), X0, method, checkpoint=path, **keys)
-        assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, checkpoint=path, **keys)) == summary(whole)
+        gs.minimize(gs.FiniteSum(interrupted, 1000), X0, method, journal=path, **keys)
+        assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, journal=path, **keys)) == summary(whole)
 
 
 def _rest(folder: str) -> None:
@@ -392,7 +392,7 @@ def _interrupted(path: str, function: str) -> None:
         return value(*args)
 
     fun = gs.FiniteSum(slow, 1000) if function == "sum" else slow
-    res = gs.minimize(fun, X0, METHODS["gfm"](0.01), max_evals=301, rng=0, checkpoint=path)
+    res = gs.minimize(fun, X0, METHODS["gfm"](0.01), max_evals=301, rng=0, journal=path)
     print(json.dumps({"calls": calls, "status": res.status.name} | {k: res[k] for k in ("nfev", "nit", "success")}))
 
 

@@ -387,12 +387,12 @@ def test_a_run_that_was_broken_off_inside_a_bisection_goes_on_bit_for_bit(batch,
     inside = 0
     for breaks_at in range(40, 80, 3):
         path = tmp_path / f"{breaks_at}.npz"
-        part = gs.minimize(Counted(breaks_at).oracle, X0, method, max_evals=500, rng=4, checkpoint=path)
+        part = gs.minimize(Counted(breaks_at).oracle, X0, method, max_evals=500, rng=4, journal=path)
         assert part.status is gs.Status.INTERRUPTED
-        state = gs.Checkpoint(path).load().state
+        state = gs.Journal(path).load().state
         assert isinstance(state, SiftState)
         inside += state.sifting is not None
-        rest = gs.minimize(Counted().oracle, X0, method, max_evals=500, checkpoint=path)
+        rest = gs.minimize(Counted().oracle, X0, method, max_evals=500, journal=path)
         np.testing.assert_array_equal(rest.x, whole.x)
         assert (rest.fun, rest.nfev, rest.nit) == (whole.fun, whole.nfev, whole.nit)
     assert inside >= 5

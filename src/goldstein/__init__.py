@@ -25,7 +25,7 @@ from goldstein.methods import (
 )
 from goldstein.minimize import minimize, scipy_method
 from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Query, Seeded, Unreplayable
-from goldstein.run.checkpoint import Checkpoint
+from goldstein.run.journal import Journal
 from goldstein.run.result import Result, Status
 from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_norm, value_gap_bound
 
@@ -41,12 +41,12 @@ __all__ = [
     "SINGD",
     "ZOO2NC",
     "BlockCMA",
-    "Checkpoint",
     "CuttingPlane",
     "Deterministic",
     "Expectation",
     "FiniteSum",
     "GFMPlus",
+    "Journal",
     "ManyResults",
     "Method",
     "Needs",

@@ -96,7 +96,7 @@ def minimize_many(
     done : callable, optional
         `done(index, result)` is called as each run ends, for progress.
     **kwargs
-        Further arguments of `minimize`, but for `rng`, `workers` and `checkpoint`.
+        Further arguments of `minimize`, but for `rng`, `workers` and `journal`.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def minimize_many(
     >>> runs.x.shape, runs.history["fun"].shape[0]
     ((3, 2), 3)
     """
-    for name in ("rng", "workers", "checkpoint"):
+    for name in ("rng", "workers", "journal"):
         if name in kwargs:
             raise TypeError(f"minimize_many takes no {name}: each run has its own seed and its own core.")
     if isinstance(seeds, Iterable):

@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from goldstein.oracle import Array, Deterministic, Oracle
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
-from goldstein.run.checkpoint import Checkpoint
 from goldstein.run.drive import drive
+from goldstein.run.journal import Journal
 from goldstein.run.result import Result
 from goldstein.run.session import Session
 from goldstein.stop import Criterion
@@ -42,7 +43,7 @@ def minimize(
     callback: Callable[[Result], Any] | None = None,
     monitor: Callable[[Array], float] | None = None,
     catch: type[BaseException] | Iterable[type[BaseException]] = (),
-    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    journal: str | os.PathLike[str] | Journal | None = None,
     compiled: bool | None = None,
     stationarity: tuple[float, float] | None = None,
 ) -> Result:
@@ -84,8 +85,9 @@ def minimize(
         `monitor(x) -> float` at each record of the history, for curves; the user's own, not counted.
     catch : exception type or several, optional
         Exceptions of `fun` that count as failed evaluations. Others propagate with `.point` and `.result` attached.
-    checkpoint : path or Checkpoint, optional
-        File to save the run in; if it exists, the run goes on from it.
+    journal : path or Journal, optional
+        File that keeps every value as it arrives; if it exists, the run goes on from it and asks for no value that is
+        there. See `Journal`.
     compiled : bool, optional
         Run the whole loop in machine code, which needs a numba-jitted function. None: whenever that is possible;
         True: it is an error when it is not; False: never.
@@ -110,6 +112,7 @@ def minimize(
     4      CALLBACK     false   the callback asked to stop
     5      INTERRUPTED  false   Ctrl-C; the result is the run so far
     6      FINISHED     false   the method has ended its schedule
+    8      MAX_TIME     false   the time is over; the result is the run so far
     ====== ============ ======= ============================================================
 
     Examples
@@ -143,38 +146,45 @@ def minimize(
             raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(stationarity)}.")
         delta, epsilon = pair
         stationarity = (arguments.positive("delta", delta), arguments.positive("epsilon", epsilon))
-    generator = arguments.generator(rng)
+    kept = _journal(journal)
     criteria = _criteria(stop)
-    file = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-
     check_workers(workers)
     bare = not isinstance(fun, Oracle)
     oracle = fun if isinstance(fun, Oracle) else _as_deterministic(fun)
     refusal = chosen.needs.refusal(chosen.name, oracle)
     if refusal is not None:
         raise ValueError(refusal)
-    session = Session(
-        chosen,
-        x if scale is None else x / scale,
-        oracle,
-        rng=generator,
-        bare=bare,
-        max_evals=max_evals,
-        max_iter=max_iter,
-        stop=criteria,
-        output=output,
-        projection=allowed,
-        x_scale=scale,
-        callback=callback,
-        monitor=monitor,
-        checkpoint=file,
-        catching=bool(caught),
-        compiled=compiled if compiled is not None or "numba" in sys.modules else False,
-        notes=notes,
-        stationarity=stationarity,
-    )
-    with Evaluator(oracle, workers, caught) as evaluate:
-        return drive(session, evaluate)
+    with kept or nullcontext():
+        session = Session(
+            chosen,
+            x if scale is None else x / scale,
+            oracle,
+            rng=arguments.generator(rng) if kept is None else kept.generator(rng),
+            bare=bare,
+            max_evals=max_evals,
+            max_iter=max_iter,
+            stop=criteria,
+            output=output,
+            projection=allowed,
+            x_scale=scale,
+            callback=callback,
+            monitor=monitor,
+            journal=kept,
+            catching=bool(caught),
+            compiled=compiled if compiled is not None or "numba" in sys.modules else False,
+            notes=notes,
+            stationarity=stationarity,
+        )
+        with Evaluator(oracle, workers, caught) as evaluate:
+            return drive(session, evaluate)
+
+
+def _journal(journal: Any) -> Journal | None:
+    if journal is None or isinstance(journal, Journal):
+        return journal
+    if not isinstance(journal, str | os.PathLike):
+        raise TypeError(f"journal must be a path or a Journal, got {type(journal).__name__}.")
+    return Journal(journal)
 
 
 def _as_deterministic(fun: Any) -> Deterministic:
@@ -199,7 +209,7 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     True
     """
     own = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
-    own |= {"checkpoint", "compiled", "stationarity"}
+    own |= {"journal", "compiled", "stationarity"}
 
     def solve(fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), **kwargs: Any) -> Result:
         given = {key: kwargs.pop(key) for key in own & kwargs.keys()}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from goldstein.oracle import Answer, Query
+from goldstein.oracle.parts import TimeIsUp
 from goldstein.run.result import Result, Status
 from goldstein.run.session import Session
 
@@ -15,31 +16,38 @@ class Evaluates(Protocol):
 
     Attributes
     ----------
-    started : int
-        Rows of the query at hand that were begun.
+    started, repeated : int
+        Rows of the query at hand that were begun, and rows of all queries that were begun again.
     """
 
     started: int
+    repeated: int
 
-    def __call__(self, query: Query) -> Answer:
-        """Answer a query."""
+    def __call__(self, query: Query, known: Any = (), ledger: Any = None) -> Answer:
+        """Answer a query, but for rows that are known; tell the ledger what is begun and what has come."""
+
+    def check_time(self) -> None:
+        """Raise TimeIsUp if the time that the run was given is over."""
 
 
 def drive(session: Session, evaluate: Evaluates) -> Result:
     """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
     play = session.play()
+    journal = session.journal
+    session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
     with session.interrupts as interrupts:
         try:
             query = next(play)
             while True:
                 if query is None:
                     interrupts.check()
+                    evaluate.check_time()
                     query = play.send(None)
                     continue
                 evaluate.started = 0
                 try:
                     interrupts.allow()
-                    answer = evaluate(query)
+                    answer = evaluate(query) if journal is None else journal.answer(query, evaluate)
                     interrupts.forbid()
                 except BaseException as error:
                     interrupts.forbid()
@@ -56,6 +64,9 @@ def drive(session: Session, evaluate: Evaluates) -> Result:
         except KeyboardInterrupt:
             session.save()
             return session.result(Status.INTERRUPTED)
+        except TimeIsUp:
+            session.save()
+            return session.result(Status.MAX_TIME)
         except Exception as error:
             session.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
