@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -18,10 +19,11 @@ from goldstein.oracle import Array, Deterministic, Oracle
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
-from goldstein.run.drive import drive
 from goldstein.run.journal import Journal
+from goldstein.run.progress import Bar
 from goldstein.run.result import Result
 from goldstein.run.session import Session
+from goldstein.run.stages import run_stages
 from goldstein.stop import Criterion
 
 
@@ -44,6 +46,12 @@ def minimize(
     monitor: Callable[[Array], float] | None = None,
     catch: type[BaseException] | Iterable[type[BaseException]] = (),
     journal: str | os.PathLike[str] | Journal | None = None,
+    extend: bool = False,
+    max_time: float | None = None,
+    timeout: float | None = None,
+    retries: int = 2,
+    max_fail: int | None = None,
+    progress: bool = False,
     compiled: bool | None = None,
     stationarity: tuple[float, float] | None = None,
 ) -> Result:
@@ -88,6 +96,21 @@ def minimize(
     journal : path or Journal, optional
         File that keeps every value as it arrives; if it exists, the run goes on from it and asks for no value that is
         there. See `Journal`.
+    extend : bool, optional
+        With a journal of a run whose steps were planned for a smaller budget: go on from its answer, as a new stage
+        with what the larger budget leaves. Other methods go on with a larger budget by themselves.
+    max_time : float, optional
+        Seconds that this call may take. What is in flight then is given up, and the answer is what there is; the
+        journal knows where to go on.
+    timeout : float, optional
+        Seconds that one evaluation may take; it is stopped and done again, `retries` times at most, and then counts as
+        failed. Needs `workers`.
+    retries : int, optional
+        How often an evaluation is done again that took its worker with it, or took too long.
+    max_fail : int, optional
+        Most failed evaluations; with more the run stops, as when most of the recent ones fail.
+    progress : bool, optional
+        Show evaluations, best value, speed and the time left, in one line on a terminal; elsewhere nothing.
     compiled : bool, optional
         Run the whole loop in machine code, which needs a numba-jitted function. None: whenever that is possible;
         True: it is an error when it is not; False: never.
@@ -146,23 +169,24 @@ def minimize(
             raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(stationarity)}.")
         delta, epsilon = pair
         stationarity = (arguments.positive("delta", delta), arguments.positive("epsilon", epsilon))
+    max_time = arguments.optional_positive("max_time", max_time)
+    max_fail = arguments.optional_count("max_fail", max_fail, least=0)
+    extend = arguments.flag("extend", extend)
+    progress = arguments.flag("progress", progress)
     kept = _journal(journal)
     criteria = _criteria(stop)
-    check_workers(workers)
+    check_workers(workers, timeout, retries)
     bare = not isinstance(fun, Oracle)
     oracle = fun if isinstance(fun, Oracle) else _as_deterministic(fun)
     refusal = chosen.needs.refusal(chosen.name, oracle)
     if refusal is not None:
         raise ValueError(refusal)
-    with kept or nullcontext():
-        session = Session(
+
+    def session(x: Array, oracle: Oracle, *, stage_notes: list[str], **stage: Any) -> Session:
+        return Session(
             chosen,
             x if scale is None else x / scale,
             oracle,
-            rng=arguments.generator(rng) if kept is None else kept.generator(rng),
-            bare=bare,
-            max_evals=max_evals,
-            max_iter=max_iter,
             stop=criteria,
             output=output,
             projection=allowed,
@@ -172,11 +196,24 @@ def minimize(
             journal=kept,
             catching=bool(caught),
             compiled=compiled if compiled is not None or "numba" in sys.modules else False,
-            notes=notes,
+            notes=[*notes, *stage_notes],
             stationarity=stationarity,
+            max_fail=max_fail,
+            **stage,
         )
-        with Evaluator(oracle, workers, caught) as evaluate:
-            return drive(session, evaluate)
+
+    bar = Bar(max_evals, oracle.noisy) if progress else None
+    limits = {"max_evals": max_evals, "max_iter": max_iter}
+    with kept or nullcontext(), Evaluator(oracle, workers, caught, timeout=timeout, retries=retries) as evaluate:
+        if max_time is not None:
+            evaluate.deadline = time.monotonic() + max_time
+        generator = arguments.generator(rng) if kept is None else kept.generator(rng)
+        stages = [limits] if kept is None else kept.planned(limits, chosen.needs.horizon, extend)
+        try:
+            return run_stages(session, stages, evaluate, generator, x, oracle, bare, bar)
+        finally:
+            if bar is not None:
+                bar.close()
 
 
 def _journal(journal: Any) -> Journal | None:
@@ -209,7 +246,7 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     True
     """
     own = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
-    own |= {"journal", "compiled", "stationarity"}
+    own |= {"journal", "extend", "max_time", "timeout", "retries", "max_fail", "progress", "compiled", "stationarity"}
 
     def solve(fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), **kwargs: Any) -> Result:
         given = {key: kwargs.pop(key) for key in own & kwargs.keys()}

@@ -75,6 +75,12 @@ def second_generator(rng: np.random.Generator) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest.digest()))
 
 
+def later_generator(rng: np.random.Generator, stage: int) -> np.random.Generator:
+    """Return the generator of a later stage of a run, from that of its first one as it was in the beginning."""
+    digest = hashlib.sha256(f"{stage} {json.dumps(plain_state(rng))}".encode())
+    return np.random.default_rng(int.from_bytes(digest.digest()))
+
+
 def plain_state(rng: np.random.Generator) -> dict[str, Any]:
     """Return the state of a generator in JSON types."""
     arrays: dict[str, Any] = {}

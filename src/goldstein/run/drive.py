@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import Any, Protocol
 
 from goldstein.oracle import Answer, Query
 from goldstein.oracle.parts import TimeIsUp
+from goldstein.run.progress import Bar, Both
 from goldstein.run.result import Result, Status
 from goldstein.run.session import Session
+
+log = logging.getLogger("goldstein")
 
 
 class Evaluates(Protocol):
@@ -21,7 +25,10 @@ class Evaluates(Protocol):
     """
 
     started: int
-    repeated: int
+
+    @property
+    def repeated(self) -> int:
+        """Rows that were begun again."""
 
     def __call__(self, query: Query, known: Any = (), ledger: Any = None) -> Answer:
         """Answer a query, but for rows that are known; tell the ledger what is begun and what has come."""
@@ -30,10 +37,20 @@ class Evaluates(Protocol):
         """Raise TimeIsUp if the time that the run was given is over."""
 
 
-def drive(session: Session, evaluate: Evaluates) -> Result:
+def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Result:
     """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
+    log.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.max_evals)
+    result = _play(session, evaluate, bar)
+    log.info("%s after %d evaluations: %s", result.status.name, result.nfev, result.message)
+    return result
+
+
+def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
     play = session.play()
     journal = session.journal
+    ledger: Any = journal if bar is None else bar
+    if bar is not None and journal is not None:
+        ledger = Both(journal, bar)
     session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
     with session.interrupts as interrupts:
         try:
@@ -42,12 +59,15 @@ def drive(session: Session, evaluate: Evaluates) -> Result:
                 if query is None:
                     interrupts.check()
                     evaluate.check_time()
+                    if bar is not None:
+                        bar.done(session.counters.nfev, session.step.value)
                     query = play.send(None)
                     continue
                 evaluate.started = 0
                 try:
                     interrupts.allow()
-                    answer = evaluate(query) if journal is None else journal.answer(query, evaluate)
+                    known = () if journal is None else journal.known(query)
+                    answer = evaluate(query, known, ledger)
                     interrupts.forbid()
                 except BaseException as error:
                     interrupts.forbid()

@@ -9,6 +9,7 @@ record   what it holds
 ======== ===========================================================================================================
 HEADER   what makes this run (JSON): method, start, seed, oracle, bounds, limits; one for each stage
 BEGUN    rows of a query that are about to be evaluated
+UNBEGUN  so many of them were not, since an exception came before them
 VALUES   values of rows of a query, with its fingerprint
 MONITOR  what the user's monitor said
 ENDING   from here on, a run with a larger budget would go another way
@@ -31,7 +32,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -43,20 +44,13 @@ from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, read_snapshot, write_snapshot
 from goldstein.state import from_plain_state
 
-HEADER, BEGUN, VALUES, MONITOR, ENDING, LIMITS, OUTCOME = range(7)
+HEADER, BEGUN, VALUES, MONITOR, ENDING, LIMITS, OUTCOME, UNBEGUN = range(8)
 ROWS = struct.Struct("<QII")  # number of the query, first row, rows
 TOLD = struct.Struct("<QIIBdd16s")  # the same; order, roundoff, time of day, fingerprint of the query
 SEEN = struct.Struct("<Qd")  # evaluations, what the monitor said
 END = struct.Struct("<QB")  # number of queries, status
 SLOW = 0.05  # seconds of an evaluation from which on every record is forced to the disk
 FEW_QUERIES = 1000  # so many are played again in no time
-
-
-class Evaluate(Protocol):
-    """Whoever answers queries, but for rows that are known; see `goldstein.oracle.evaluate.Evaluator`."""
-
-    def __call__(self, query: Query, known: Any = (), ledger: Any = None) -> Answer:
-        """Answer a query."""
 
 
 @dataclass
@@ -96,6 +90,8 @@ class Stage:
             number, _, rows = ROWS.unpack(record.content)
             self.queries = number
             self.begun += rows
+        elif record.kind == UNBEGUN:
+            self.begun -= ROWS.unpack(record.content)[2]
         elif record.kind == VALUES:
             number, _, rows, *_ = TOLD.unpack_from(record.content)
             self.queries = number
@@ -203,6 +199,23 @@ class Journal:
             return from_plain_state(self.stages[0].header["rng"])
         return arguments.generator(rng)
 
+    def planned(self, limits: Mapping[str, int | None], horizon: bool, extend: bool) -> list[dict[str, int | None]]:
+        """Return the limits of each stage of the run: as in the journal, and one more for what it is extended by."""
+        before = [dict(stage.header["limits"]) for stage in self.stages]
+        if not before or not horizon:
+            return [dict(limits)]
+        rest = {name: _rest(limit, [stage[name] for stage in before]) for name, limit in limits.items()}
+        if all(left == 0 for left in rest.values()):
+            return before
+        if len(before) == 1 and not extend:
+            return [dict(limits)]  # to be refused
+        for name, left in rest.items():
+            if left is not None and left < 0:
+                raise ValueError(f"{self.path} is the journal of a run with a larger {name} than {limits[name]}.")
+        if not extend:
+            raise ValueError(f"{self.path} is the journal of a run with smaller limits: give extend=True to go on.")
+        return [*before, {name: None if limits[name] is None else left for name, left in rest.items()}]
+
     def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], horizon: bool) -> Snapshot | None:
         """Begin the next stage, or go on with it; return the snapshot to go on from, if there is one."""
         assert self._records is not None
@@ -272,13 +285,6 @@ class Journal:
         """Whether what comes next has happened before."""
         return self._ahead is not None
 
-    def answer(self, query: Query, evaluate: Evaluate) -> Answer:
-        """Answer a query from the journal as far as it goes, and ask for the rest, which is written as it arrives."""
-        known = self.known(query)
-        if sum(len(answer.values) for _, answer in known) == len(query):
-            return joined(known)
-        return evaluate(query, known, self)
-
     def known(self, query: Query) -> list[tuple[int, Answer]]:
         """Return the rows of the next query that are in the journal: first row and answer, in order."""
         self.number += 1
@@ -312,6 +318,11 @@ class Journal:
         assert self._records is not None
         self._query.since[first] = time.monotonic()
         self._records.append(BEGUN, ROWS.pack(self.number, first, rows))
+
+    def not_begun(self, rows: int) -> None:
+        """Take note that so many rows were not begun after all, since an exception came before them; see `Ledger`."""
+        assert self._records is not None
+        self._records.append(UNBEGUN, ROWS.pack(self.number, 0, rows))
 
     def told(self, first: int, answer: Answer) -> None:
         """Write down the answer to some rows; see `Ledger`."""
@@ -382,6 +393,14 @@ class Journal:
         return self._records.end if self._ahead is None else self._ahead.start
 
 
+def _rest(limit: int | None, before: list[int | None]) -> int | None:
+    """Return what a limit leaves after earlier stages; None: no end to it."""
+    used = [one for one in before if one is not None]
+    if limit is None:
+        return 0 if len(used) < len(before) else None
+    return limit - sum(used)
+
+
 @dataclass
 class _Asked:
     """The query at hand: its fingerprint, its order, and when parts of it were begun."""
@@ -389,12 +408,6 @@ class _Asked:
     fingerprint: bytes = b""
     order: int = 0
     since: dict[int, float] = field(default_factory=dict)
-
-
-def joined(parts: list[tuple[int, Answer]]) -> Answer:
-    """Return the parts of an answer as one."""
-    (_, first), *others = parts
-    return first.joined([answer for _, answer in others]) if others else first
 
 
 def fingerprint(query: Query) -> bytes:

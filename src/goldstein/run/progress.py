@@ -44,6 +44,9 @@ class Bar:
     def begun(self, first: int, rows: int) -> None:
         """See `Ledger`; what is begun is not shown."""
 
+    def not_begun(self, rows: int) -> None:
+        """See `Ledger`."""
+
     def told(self, first: int, answer: Answer) -> None:
         """Take note of values as they arrive."""
         self._come += len(answer.values)
@@ -115,6 +118,11 @@ class Both:
         for ledger in self.ledgers:
             ledger.begun(first, rows)
 
+    def not_begun(self, rows: int) -> None:
+        """Pass it on."""
+        for ledger in self.ledgers:
+            ledger.not_begun(rows)
+
     def told(self, first: int, answer: Answer) -> None:
         """Pass it on."""
         for ledger in self.ledgers:
@@ -130,7 +138,7 @@ def lasting(seconds: float) -> str:
     '2 h 3 min'
     """
     left = round(seconds)
-    words = []
+    words: list[str] = []
     for size, name in SECONDS:
         if left >= size or (name == "s" and not words):
             words.append(f"{left // size} {name}")

@@ -79,6 +79,7 @@ class Session:
         aux: np.random.Generator | None = None,
         estimating: bool = True,
         catching: bool = False,
+        max_fail: int | None = None,
         warn: Callable[[str, str], None] | None = None,
     ) -> None:
         self.method = method
@@ -99,6 +100,7 @@ class Session:
         self.stationarity = stationarity
         self.estimating = estimating
         self.catching = catching
+        self.max_fail = max_fail
         self.interrupts = Interrupts()
         self.warn = warn or _warn
         self.notes = list(notes)
@@ -283,7 +285,7 @@ class Session:
 
     def _iterate(self) -> Play[Status | None]:
         """Ask, tell and judge once; or many times in machine code."""
-        if self.counters.failing:
+        if self.counters.failing or (self.max_fail is not None and self.counters.nfail > self.max_fail):
             return Status.FAILING
         if self.step.done is not None:
             return self._finish(self.step.done)
@@ -592,6 +594,8 @@ class Session:
         """Return the run so far; `fun` is the free estimate of the last record until the run is closed."""
         count = self.counters
         reason = [] if status is Status.CRITERION else [REASONS[status]]
+        if status is Status.FAILING and not count.failing:
+            reason = [f"More than max_fail = {self.max_fail} evaluations failed."]
         notes = [*self.notes, *self.remarks.values()]
         if count.nfail:
             share = count.nfail / max(self.counted, 1)
