@@ -13,6 +13,7 @@ import goldstein as gs
 from goldstein.estimate import sift
 from goldstein.methods.sift import SiftState
 from goldstein.problems import capped_ridge, l1, ridge
+from goldstein.run.snapshot import read_snapshot
 from goldstein.testing import check_method
 
 
@@ -386,10 +387,11 @@ def test_a_run_that_was_broken_off_inside_a_bisection_goes_on_bit_for_bit(batch,
     whole = gs.minimize(Counted().oracle, X0, method, max_evals=500, rng=4)
     inside = 0
     for breaks_at in range(40, 80, 3):
-        path = tmp_path / f"{breaks_at}.npz"
-        part = gs.minimize(Counted(breaks_at).oracle, X0, method, max_evals=500, rng=4, journal=path)
+        path = tmp_path / str(breaks_at)
+        journal = gs.Journal(path, snapshots=0)
+        part = gs.minimize(Counted(breaks_at).oracle, X0, method, max_evals=500, rng=4, journal=journal)
         assert part.status is gs.Status.INTERRUPTED
-        state = gs.Journal(path).load().state
+        state = read_snapshot(journal.snapshot_path).state
         assert isinstance(state, SiftState)
         inside += state.sifting is not None
         rest = gs.minimize(Counted().oracle, X0, method, max_evals=500, journal=path)

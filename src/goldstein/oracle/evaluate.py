@@ -15,7 +15,7 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.oracle.executor import Dask, Mapped, Submitting, is_dask
-from goldstein.oracle.gather import Gatherer, Rows
+from goldstein.oracle.gather import Gatherer, Rows, broken_off
 from goldstein.oracle.oracles import Meter, Oracle
 from goldstein.oracle.parts import Catch, Crew, Ledger, Task, TimeIsUp
 from goldstein.oracle.pool import Pool
@@ -165,6 +165,7 @@ class Evaluator:
             Hears of each part before it is begun, and of its answer as it arrives.
         """
         self.started = 0
+        self._meter.before = None
         pieces = list(known)
         if self._gatherer is None and not pieces and ledger is None and self.deadline is None:
             return self.oracle.evaluate(query, self.catch, self._meter)
@@ -196,7 +197,7 @@ class Evaluator:
                     answer = self.oracle.evaluate(query.rows(first, last), self.catch, self._meter)
                 except BaseException:
                     if ledger is not None:
-                        ledger.not_begun(last - first - (self.started - before))
+                        broken_off(ledger, first, last - first, self.started - before, self._meter.before)
                     raise
                 self._pace = max((time.perf_counter() - begun) / (last - first), 1e-9)
                 pieces.append((first, answer))

@@ -72,6 +72,14 @@ class Pace:
         return min(size * math.ceil(parts / size), rows)
 
 
+def broken_off(ledger: Ledger, first: int, rows: int, started: int, before: Answer | None) -> None:
+    """Tell the ledger what became of a part that an exception broke off."""
+    if before is not None and before.values.size:
+        ledger.told(first, before)
+    if started < rows:
+        ledger.not_begun(rows - started)
+
+
 @dataclass
 class Flying:
     """A part in flight, since when, and whether a worker was free for it."""
@@ -253,6 +261,8 @@ class Gathering:
             elif end.error is not None:
                 self._count(flying, end.started)
                 self._broken.append(end)
+                if self.ledger is not None:
+                    broken_off(self.ledger, flying.rows[0], len(flying), end.started, end.answer)
                 self._todo.clear()
                 self._again.clear()
                 if hasattr(self._crew, "recall"):
