@@ -131,7 +131,7 @@ def defaults(
 @app.command()
 def bars(
     out: Annotated[Path, typer.Option(help="Folder for the numbers.")] = Path("results"),
-    docs: Docs = None,
+    docs: Annotated[Path | None, typer.Option(help="Markdown file for the tables.")] = None,
     jobs: Jobs = None,
     only: Annotated[list[str] | None, typer.Option(help="newcomers or exact; the rest is kept as it is.")] = None,
 ) -> None:
