@@ -20,6 +20,7 @@ import scipy
 
 from benchmarks.attack import attack_rows
 from benchmarks.estimates import dimension_rows, overhead_row, profile_rows, svm_rows
+from benchmarks.journal import cost_rows, soak_rows
 from benchmarks.peers import peer_rows
 from benchmarks.resources import memory_rows, seed_row
 
@@ -32,6 +33,8 @@ SECTIONS = {
     "Twenty seeds, compiled, on one core and on two": lambda: [seed_row()],
     "Peak memory of a compiled run, in vectors of length d": memory_rows,
     "Overhead an evaluation against peers (noisy nonsmooth finite sum, d = 1,000)": peer_rows,
+    "What a journal costs beside a function of a millisecond": cost_rows,
+    "Memory over a million values with a journal": soak_rows,
     "The whole attack against the bare model (LeNet-sized, 28×28 images, batches of 256)": attack_rows,
 }
 

@@ -283,16 +283,16 @@ def test_a_place_that_cannot_be_written_is_found_before_the_first_evaluation(tmp
 
 def test_a_full_disk_ends_the_run_and_leaves_a_whole_journal(tmp_path, monkeypatch, whole):
     path = tmp_path / "run"
-    real = os.pwrite
+    real = os.write
     left = 4000
 
-    def pwrite(file, content, position):
+    def write(file, content):
         nonlocal left
         left -= len(content)
-        return real(file, content, position) if left > 0 else real(file, content[:3], position)
+        return real(file, content) if left > 0 else real(file, content[:3])
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", pwrite)
+        patch.setattr(os, "write", write)
         with pytest.raises(OSError, match="The disk is full") as caught:
             gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=path)
     assert caught.value.result.nfev > 0

@@ -139,6 +139,8 @@ def _fill(waiting: deque[Waiting], fresh: Iterator[Session], rows: int, at_once:
             done(course.session, ended.value)
             continue
         last = min(course.taken + free, len(query))
+        if course.session.journal is not None:
+            course.session.journal.begun(course.taken, last - course.taken)
         parts.append(Part(course.session, query, course.taken, last, course))
         free -= len(parts[-1])
     return parts

@@ -123,13 +123,13 @@ class Records:
             raise type(error)(error.errno, f"the journal cannot be written ({error.strerror})", str(path)) from None
         try:
             _lock(self._file, path)
-            begun = check_magic(os.pread(self._file, len(MAGIC), 0), path)
+            begun = check_magic(os.read(self._file, len(MAGIC)), path)
         except BaseException:
             os.close(self._file)
             raise
         if not begun:
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, MAGIC, 0)
+            self._write(MAGIC, 0)
         self.end = len(MAGIC)
         self._synced = time.monotonic()
 
@@ -147,13 +147,17 @@ class Records:
     def append(self, kind: int, content: bytes, *, at_once: bool = False) -> None:
         """Write a record by one call; force it to the disk if it is time, or `at_once`."""
         record = framed(kind, content)
-        written = os.pwrite(self._file, record, self.end)
+        written = self._write(record, self.end)
         if written < len(record):
             os.ftruncate(self._file, self.end)
             raise OSError(f"The disk is full: {self.path} could not be written.")
         self.end += written
         if at_once or time.monotonic() - self._synced >= self.sync:
             self.force()
+
+    def _write(self, content: bytes, position: int) -> int:
+        os.lseek(self._file, position, os.SEEK_SET)
+        return os.write(self._file, content)
 
     def force(self) -> None:
         """Force everything to the disk."""
