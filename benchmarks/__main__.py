@@ -23,10 +23,12 @@ from benchmarks.estimates import dimension_rows, overhead_row, profile_rows, svm
 from benchmarks.journal import cost_rows, soak_rows
 from benchmarks.peers import peer_rows
 from benchmarks.resources import memory_rows, seed_row
+from benchmarks.sifting import sifting_rows
 
 ROOT = Path(__file__).parent.parent
 SECTIONS = {
     "Two-point estimates on an a9a-shaped SVM (n = 32,561, d = 124, one thread)": svm_rows,
+    "Sifting on the same SVM, whole runs against their evaluations (medians)": sifting_rows,
     "Time against dimension, a component that costs next to nothing": dimension_rows,
     "Where the time goes at d = 100,000, where no vector stays in a core's own cache": profile_rows,
     "The plain loop's own cost a query (batch 100, d = 1,000, a function that costs nothing)": lambda: [overhead_row()],
