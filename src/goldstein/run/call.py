@@ -110,7 +110,7 @@ def _plain(value: Any) -> Any:
         return {type(value).__name__: [_plain(item) for item in value]}
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _plain(item) for key, item in value.items()}}
-    if isinstance(value, type) and getattr(builtins, value.__name__, None) is value:
+    if isinstance(value, type) and value.__module__ == "builtins":
         return {"builtin": value.__name__}
     if isinstance(value, Probed):
         return {"by name": value.wanted, "options": {key: _plain(item) for key, item in value.given.items()}}
@@ -168,6 +168,6 @@ def _by_name(name: str, options: Mapping[str, Any]) -> Method:
 def _made_settings(plain: Mapping[str, Any]) -> Any:
     module, _, name = plain["settings"].partition(":")
     kind: Any = getattr(import_module(module), name, None) if module.startswith("goldstein.") else None
-    if not is_dataclass(kind):
+    if not (isinstance(kind, type) and is_dataclass(kind)):
         raise ValueError(f"{plain['settings']} is unknown to this version")
     return kind(**{key: _made(item) for key, item in plain["with"].items()})

@@ -122,7 +122,7 @@ def stages_of(records: Iterator[Record]) -> list[Stage]:
 
 def check_of_a_run(path: Path, stages: list[Stage]) -> None:
     """Refuse the records of something else, such as an attack."""
-    if stages and "method" not in stages[0].header:
+    if stages and "rng" not in stages[0].header:
         about = stages[0].header.get("about", "something else")
         raise ValueError(f"{path} is the journal of {about} and not of a run: give journal= another file.")
 
