@@ -41,6 +41,7 @@ class Bar:
         self._since: float | None = None
         self._before = 0
         self._last = 0.0
+        self._replaying = False
 
     def begun(self, first: int, rows: int) -> None:
         """See `Ledger`; what is begun is not shown."""
@@ -70,9 +71,10 @@ class Bar:
         `value` is the mean of the last ones, if it is known; `replaying`: they come from a journal, in no time.
         """
         made = self._earlier + nfev
-        if self._since is None or replaying:
+        if self._since is None or replaying or self._replaying:
             self._since = time.monotonic()
             self._before = made
+        self._replaying = replaying
         if not self._come and self._done != made and math.isfinite(value):
             self._value(value)
         self._done = made
