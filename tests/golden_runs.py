@@ -543,7 +543,7 @@ def add_many() -> None:
     """Several seeds at once."""
 
     def play():
-        res = gs.minimize_many(*finite_sum_rows(), gs.GFM(0.1, 0.02), seeds=3, processes=1, max_evals=MOST_EVALS)
+        res = gs.minimize_many(*finite_sum_rows(), gs.GFM(0.1, 0.02), seeds=3, workers=1, max_evals=MOST_EVALS)
         return {"x": res.x.tolist(), "fun": res.fun.tolist(), "nfev": res.nfev.tolist()}
 
     add("minimize_many", play)

@@ -297,7 +297,7 @@ def test_ctrl_c_in_one_of_many_runs_is_meant_for_all():
             raise KeyboardInterrupt
         return float(abs(x).sum())
 
-    runs = gs.minimize_many(gs.Deterministic(f), X0, gs.GFM(0.1, 0.01), seeds=5, processes=1, max_evals=100)
+    runs = gs.minimize_many(gs.Deterministic(f), X0, gs.GFM(0.1, 0.01), seeds=5, workers=1, max_evals=100)
     assert [run.status for run in runs] == [Status.MAX_EVALS, Status.INTERRUPTED]
 
 

@@ -1,5 +1,6 @@
 """Minimise noisy, nonsmooth, nonconvex functions from their values alone, and say how stationary the answer is."""
 
+import logging
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -124,3 +125,4 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+logging.getLogger("goldstein").addHandler(logging.NullHandler())  # what is heard is for the application to say

@@ -19,6 +19,7 @@ from goldstein.oracle import Array, Deterministic, Oracle
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
+from goldstein.run import call
 from goldstein.run.journal import Journal
 from goldstein.run.progress import Bar
 from goldstein.run.result import Result
@@ -54,6 +55,7 @@ def minimize(
     progress: bool = False,
     compiled: bool | None = None,
     stationarity: tuple[float, float] | None = None,
+    checkpoint: None = None,
 ) -> Result:
     """Minimise f(x) = E[F(x; ξ)] from values of F alone.
 
@@ -117,6 +119,8 @@ def minimize(
     stationarity : (delta, epsilon), optional
         Say in `res.stationarity` whether dist(0, ∂_δ f(x)) ≤ ε at the answer; see `goldstein.certify`. A fifth of the
         budget is set aside for it, 10,000 evaluations at most.
+    checkpoint : None
+        Is refused: `journal` took its place.
 
     Returns
     -------
@@ -145,6 +149,11 @@ def minimize(
     >>> bool(res.fun < 0.1), res.nfev <= 10_000
     (True, True)
     """
+    if checkpoint is not None:
+        raise TypeError(
+            f"checkpoint={checkpoint!r:.80} is no longer taken: give journal= a new file, which keeps every value; "
+            "checkpoints of earlier versions are not read."
+        )
     x = arguments.point("x0", x0)
     scale = arguments.optional_scales("x_scale", x_scale, x.size)
     caught = arguments.exceptions("catch", catch)
@@ -181,6 +190,21 @@ def minimize(
     refusal = chosen.needs.refusal(chosen.name, oracle)
     if refusal is not None:
         raise ValueError(refusal)
+
+    if kept is not None:
+        kept.call = call.described(
+            fun,
+            x,
+            chosen,
+            projection=allowed,
+            x_scale=scale,
+            output=output,
+            stop=criteria,
+            stationarity=stationarity,
+            catch=caught,
+            max_fail=max_fail,
+            compiled=compiled,
+        )
 
     def session(x: Array, oracle: Oracle, *, stage_notes: list[str], **stage: Any) -> Session:
         return Session(
@@ -247,6 +271,7 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     """
     own = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
     own |= {"journal", "extend", "max_time", "timeout", "retries", "max_fail", "progress", "compiled", "stationarity"}
+    own.add("checkpoint")  # to be refused
 
     def solve(fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), **kwargs: Any) -> Result:
         given = {key: kwargs.pop(key) for key in own & kwargs.keys()}

@@ -63,7 +63,7 @@ def _is_crew(workers: Any) -> bool:
     return all(hasattr(workers, name) for name in CREW)
 
 
-def _crew(workers: Any) -> Crew | None:
+def crew_of(workers: Any) -> Crew | None:
     """Return those who evaluate; None: this process does."""
     if workers is None or (_is_number(workers) and workers == 1):
         return None
@@ -130,7 +130,7 @@ class Evaluator:
         self.catch = catch
         self.deadline: float | None = None
         self._meter = Meter()
-        self._crew = _crew(workers)
+        self._crew = crew_of(workers)
         self._gatherer: Gatherer | None = None
         self._pace = 0.0  # seconds a row takes in this process; 0: not known yet
         if self._crew is not None:

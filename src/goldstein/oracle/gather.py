@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -16,6 +17,8 @@ import numpy as np
 from goldstein.oracle.oracles import FAILED
 from goldstein.oracle.parts import Crew, Done, Ledger, Lost, Part, TimeIsUp
 from goldstein.oracle.query import Answer, Query
+
+log = logging.getLogger("goldstein")
 
 Rows = tuple[int, int]  # from the first up to the last, which is not one of them
 
@@ -295,6 +298,8 @@ class Gathering:
         if self._broken:
             return
         gatherer = self.gatherer
+        first, last = flying.rows
+        log.warning("Rows %d to %d of a query were lost (%s)", first, last - 1, lost.reason)
         gatherer.losses += 1
         most = max(LEAST_LOSSES, 8 * self._crew.size)
         if gatherer.losses > most:
@@ -333,6 +338,8 @@ class Gathering:
             if now < self._overdue(flying):
                 continue
             del self._flying[ticket]
+            first, last = flying.rows
+            log.warning("Rows %d to %d of a query took too long and are given up", first, last - 1)
             self._count(flying, self._crew.give_up(ticket))
             if not self._broken:
                 self._again_or_failed(flying)

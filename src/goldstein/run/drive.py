@@ -60,7 +60,8 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                     interrupts.check()
                     evaluate.check_time()
                     if bar is not None:
-                        bar.done(session.counters.nfev, session.step.value)
+                        replaying = journal is not None and journal.replaying
+                        bar.done(session.counters.nfev, session.step.value, replaying)
                     query = play.send(None)
                     continue
                 evaluate.started = 0

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import struct
 import time
@@ -43,6 +44,8 @@ from goldstein.run.records import MAGIC, Record, Records
 from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, read_snapshot, write_snapshot
 from goldstein.state import from_plain_state
+
+log = logging.getLogger("goldstein")
 
 HEADER, BEGUN, VALUES, MONITOR, ENDING, LIMITS, OUTCOME, UNBEGUN = range(8)
 ROWS = struct.Struct("<QII")  # number of the query, first row, rows
@@ -117,6 +120,13 @@ def stages_of(records: Iterator[Record]) -> list[Stage]:
     return stages
 
 
+def check_of_a_run(path: Path, stages: list[Stage]) -> None:
+    """Refuse the records of something else, such as an attack."""
+    if stages and "rng" not in stages[0].header:
+        about = stages[0].header.get("about", "something else")
+        raise ValueError(f"{path} is the journal of {about} and not of a run: give journal= another file.")
+
+
 class Journal:
     """Where a run keeps every value that it was told; `journal=` of `minimize` takes it, or just its path.
 
@@ -158,6 +168,7 @@ class Journal:
         self.sync = arguments.number("sync", sync, "a number of seconds ≥ 0", lambda given: given >= 0)
         self.snapshots = arguments.number("snapshots", snapshots, "a number of seconds ≥ 0", lambda given: given >= 0)
         self.stages: list[Stage] = []
+        self.call: dict[str, Any] | None = None  # by which the run was begun, in plain data; kept, and not compared
         self.number = 0  # queries that were asked
         self.lost = 0  # rows that were begun in earlier lives of the run, and never answered
         self._records: Records | None = None
@@ -178,6 +189,7 @@ class Journal:
         self._records = Records(self.path, self.sync)
         try:
             self.stages = stages_of(self._records.read())
+            check_of_a_run(self.path, self.stages)
             self._records.cut(self.stages[-1].end if self.stages else len(MAGIC))
         except BaseException:
             self._records.close()
@@ -226,6 +238,8 @@ class Journal:
         if self._stage == len(self.stages):
             versions = {"goldstein": goldstein.__version__, "numpy": np.__version__}
             header = {"id": uuid.uuid4().hex, "versions": versions, **identity, "limits": dict(limits)}
+            if self._stage == 0:
+                header["call"] = self.call
             self._records.append(HEADER, _json(header), at_once=True)
             self.stages.append(Stage(header, self._records.end, self._records.end))
             self._read_from(self._records.end)
@@ -240,6 +254,7 @@ class Journal:
             self._records.append(LIMITS, _json(limits), at_once=True)
             stage.end = self._records.end
         self.lost += stage.begun - stage.told
+        log.info("%s: goes on after %d values, which are not asked for again", self.path, stage.told)
         snapshot = self._snapshot(stage, larger)
         if snapshot is None:
             self._read_from(stage.start)

@@ -35,11 +35,13 @@ class Bar:
         self.stream = sys.stderr if stream is None else stream
         self.shown = bool(getattr(self.stream, "isatty", lambda: False)())
         self.value = math.nan
+        self._earlier = 0  # evaluations of earlier stages
         self._done = 0
         self._come = 0
         self._since: float | None = None
         self._before = 0
         self._last = 0.0
+        self._replaying = False
 
     def begun(self, first: int, rows: int) -> None:
         """See `Ledger`; what is begun is not shown."""
@@ -63,16 +65,27 @@ class Bar:
         else:
             self.value = min(self.value, value)
 
-    def done(self, nfev: int, value: float) -> None:
-        """Take note that so many evaluations are counted; `value` is the mean of the last ones, if it is known."""
-        if self._since is None:
+    def done(self, nfev: int, value: float, replaying: bool = False) -> None:
+        """Take note of how many evaluations this stage has counted.
+
+        `value` is the mean of the last ones, if it is known; `replaying`: they come from a journal, in no time.
+        """
+        made = self._earlier + nfev
+        if self._since is None or replaying or self._replaying:
             self._since = time.monotonic()
-            self._before = nfev  # what was in the journal took no time
-        if not self._come and self._done != nfev and math.isfinite(value):
+            self._before = made
+        self._replaying = replaying
+        if not self._come and self._done != made and math.isfinite(value):
             self._value(value)
-        self._done = nfev
+        self._done = made
         self._come = 0
         self._show()
+
+    def stage_begins(self, nfev: int) -> None:
+        """Take note that a stage begins, after so many evaluations of earlier ones."""
+        self._earlier = nfev
+        self._done = nfev
+        self._come = 0
 
     def _show(self) -> None:
         now = time.monotonic()

@@ -64,6 +64,8 @@ def scan(file: IO[bytes], path: Path, start: int = len(MAGIC)) -> Iterator[Recor
         if end > size:
             return
         body = file.read(length + SUM.size)
+        if len(body) < length + SUM.size:  # it was cut off just now, by a run that goes on
+            return
         content = body[:length]
         if SUM.unpack(body[length:]) != (crc32(content),):
             if end == size:

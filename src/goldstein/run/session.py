@@ -8,6 +8,7 @@ does whole iterations inside, and hands over the same steps in bulk.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ from goldstein.run.snapshot import Snapshot
 from goldstein.state import generator, plain_state, second_generator
 from goldstein.stationarity.certificate import Certificate
 from goldstein.stationarity.rounding import points_that_fit, too_small
+
+log = logging.getLogger("goldstein")
 
 T = TypeVar("T")
 Play = Generator[Query | None, Answer | None, T]
@@ -436,7 +439,11 @@ class Session:
         """Keep a record; then look for rounding errors and call back."""
         self._note()
         self._complain(self._precision())
-        if self.callback is not None and not (self.journal is not None and self.journal.replaying):
+        if self.journal is not None and self.journal.replaying:
+            return None
+        fun = self.recorder.columns["fun"][-1]
+        log.debug("%d evaluations, %d iterations, fun about %.6g", self.counters.nfev, self.nit, fun)
+        if self.callback is not None:
             try:
                 with self.interrupts.allowed():
                     self.callback(self.result(Status.RUNNING))

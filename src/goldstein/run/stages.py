@@ -40,6 +40,8 @@ def run_stages(
             rng = later_generator(first, number)
             x = result.x
             notes = [f"This is stage {number + 1}, from the answer after {result.nfev} evaluations."]
+            if bar is not None:
+                bar.stage_begins(result.nfev)
         session = make(x, oracle, bare=bare, rng=rng, stage_notes=notes, **limits)
         later = drive(session, evaluate, bar)
         result = later if result is None else after(result, later)
