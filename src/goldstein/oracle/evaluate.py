@@ -1,4 +1,4 @@
-"""Who evaluates a query: this process, a pool of processes, or any executor or map that the user brings.
+"""Who evaluates a query: this process, a pool of processes, or any executor, map or crew that the user brings.
 
 However many workers there are, and in whatever order they answer, each part carries its place, so that the answer is
 put together in the order of the rows and the trajectory is the same.
@@ -6,57 +6,77 @@ put together in the order of the rows and the trajectory is the same.
 
 from __future__ import annotations
 
-import inspect
 import os
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
-from itertools import pairwise
-from multiprocessing import connection, parent_process
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from goldstein import arguments
+from goldstein.oracle.executor import Dask, Mapped, Submitting, is_dask
+from goldstein.oracle.gather import Gatherer, Rows
 from goldstein.oracle.oracles import Meter, Oracle
-from goldstein.oracle.parts import Catch, Done, Part, Task
+from goldstein.oracle.parts import Catch, Crew, Ledger, Task, TimeIsUp
+from goldstein.oracle.pool import Pool
 from goldstein.oracle.query import Answer, Query
 
-Map = Callable[[Callable[[Part], Done], Iterable[Part]], Iterable[Done]]
-
-_task: Task | None = None
-
-
-def _employ(task: Task) -> None:
-    """Give a pool's process its task once, not with every query; it ends when its parent is gone."""
-    global _task
-    _task = task
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
+TOLD = 0.02  # seconds of work in this process after which to tell what came of it
+CREW = ("employ", "begin", "ended", "give_up", "close")
 
 
-def _leave_with(sentinel: int) -> None:
-    connection.wait([sentinel])
-    os._exit(1)
-
-
-def _work(part: Part) -> Done:
-    assert _task is not None
-    return _task(part)
-
-
-def check_workers(workers: Any) -> None:
+def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
     """Say what is wrong with a `workers` argument, before anything is evaluated."""
-    if isinstance(workers, int | np.integer) and not isinstance(workers, bool):
+    if _is_number(workers):
         if workers < -1 or workers == 0:
             raise ValueError(f"workers must be a positive number of processes, or -1 for all cores; got {workers}.")
-    elif (
-        workers is not None and not hasattr(workers, "submit") and (isinstance(workers, bool) or not callable(workers))
-    ):
+    elif workers is not None and (isinstance(workers, bool) or not _can_work(workers)):
         raise TypeError(
-            f"workers must be a number, an executor with .submit, or a map-like callable; got {type(workers).__name__}."
+            "workers must be a number, an executor with .submit, a map-like callable, or a crew such as that of "
+            f"goldstein.oracle.ray; got {type(workers).__name__}."
         )
+    if getattr(workers, "asynchronous", False) is True:
+        raise TypeError("workers must be a client that waits for its answers; got an asynchronous one.")
+    arguments.count("retries", retries, least=0)
+    if arguments.optional_positive("timeout", timeout) is None:
+        return
+    if workers is None or (_is_number(workers) and workers == 1):
+        raise ValueError(
+            "timeout needs workers, since an evaluation in this process cannot be stopped; set workers=2 or more."
+        )
+    if not _is_number(workers) and not _is_crew(workers) and not hasattr(workers, "submit"):
+        raise ValueError(
+            "timeout needs workers that answer one by one, but those given are a map-like callable; use a number of "
+            "processes or an executor with .submit."
+        )
+
+
+def _is_number(workers: Any) -> bool:
+    return isinstance(workers, int | np.integer) and not isinstance(workers, bool)
+
+
+def _can_work(workers: Any) -> bool:
+    return _is_crew(workers) or hasattr(workers, "submit") or callable(workers)
+
+
+def _is_crew(workers: Any) -> bool:
+    return all(hasattr(workers, name) for name in CREW)
+
+
+def _crew(workers: Any) -> Crew | None:
+    """Return those who evaluate; None: this process does."""
+    if workers is None or (_is_number(workers) and workers == 1):
+        return None
+    if _is_number(workers):
+        return Pool((os.cpu_count() or 1) if workers == -1 else int(workers))
+    if _is_crew(workers):
+        crew: Crew = workers
+        return crew
+    if is_dask(workers):
+        return Dask(workers)
+    if hasattr(workers, "submit"):
+        return Submitting(workers)
+    return Mapped(workers)
 
 
 class Evaluator:
@@ -66,38 +86,57 @@ class Evaluator:
     ----------
     oracle : Oracle
         What to ask.
-    workers : None, int, executor or map-like callable
-        None or 1: this process. An int: that many processes (−1: all cores). Anything with `.submit` (an executor of
-        concurrent.futures, a dask Client), or a callable like `map` (a pool's `.map`, ray's `Pool().map`).
+    workers : None, int, executor, map-like callable or crew
+        None or 1: this process. An int: that many processes (−1: all cores); one that dies is replaced. Anything with
+        `.submit` (an executor of concurrent.futures, loky or mpi4py.futures, a client of dask.distributed), a callable
+        like `map` (a pool's `.map`), or a crew (`goldstein.oracle.ray`).
     catch : tuple of exception types
         Exceptions that count as a failed evaluation.
+    timeout : float, optional
+        Seconds that one evaluation may take. One that takes longer is given up and done again. Needs workers.
+    retries : int, optional
+        How often a row is done again that took its worker with it or took too long, before it counts as failed.
 
     Attributes
     ----------
     started : int
-        Rows of the last query that were begun, for one that an exception broke off.
+        Rows of the last query that were begun, each counted once, for one that an exception broke off.
+    repeated : int
+        Rows of all queries that were begun again, because a worker died, a part was lost, or it took too long.
+    deadline : float or None
+        The moment of `time.monotonic()` at which the time is up; what is in flight is then given up, and `TimeIsUp`
+        is raised.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> from goldstein.oracle.evaluate import Evaluator
+    >>> with Evaluator(gs.Deterministic(lambda x: abs(x).sum())) as evaluate:
+    ...     evaluate(gs.Query(np.array([[1.0, 2.0], [3.0, -4.0]]))).values.tolist()
+    [3.0, 7.0]
     """
 
-    def __init__(self, oracle: Oracle, workers: Any = None, catch: Catch = ()) -> None:
+    def __init__(
+        self,
+        oracle: Oracle,
+        workers: Any = None,
+        catch: Catch = (),
+        *,
+        timeout: float | None = None,
+        retries: int = 2,
+    ) -> None:
+        check_workers(workers, timeout, retries)
         self.oracle = oracle
         self.catch = catch
+        self.deadline: float | None = None
         self._meter = Meter()
-        self._pool: ProcessPoolExecutor | None = None
-        self._map: Map | None = None
-        self._parts = 1
-        check_workers(workers)
-        if workers is None or (isinstance(workers, int | np.integer) and workers == 1):
-            return
-        self._parts = os.cpu_count() or 1
-        if isinstance(workers, int | np.integer):
-            self._parts = self._parts if workers == -1 else int(workers)
-            self._pool = ProcessPoolExecutor(self._parts, initializer=_employ, initargs=(Task(oracle, catch),))
-            submitting = _submitting(self._pool)
-            self._map = lambda _, parts: submitting(_work, parts)
-        elif hasattr(workers, "submit"):
-            self._map = _submitting(workers)
-        else:
-            self._map = workers
+        self._crew = _crew(workers)
+        self._gatherer: Gatherer | None = None
+        self._pace = 0.0  # seconds a row takes in this process; 0: not known yet
+        if self._crew is not None:
+            evenly = oracle.vectorized or isinstance(self._crew, Mapped)
+            self._gatherer = Gatherer(self._crew, timeout, retries, evenly)
+            self._employed = False
 
     @property
     def started(self) -> int:
@@ -108,70 +147,133 @@ class Evaluator:
     def started(self, rows: int) -> None:
         self._meter.started = rows
 
-    def __call__(self, query: Query) -> Answer:
-        """Answer a query; row order is kept."""
-        self.started = 0
-        if self._map is None or len(query) < 2:
-            return self.oracle.evaluate(query, self.catch, self._meter)
-        edges = np.linspace(0, len(query), min(self._parts, len(query)) + 1).astype(int).tolist()
-        parts = [Part(first, query.rows(first, last)) for first, last in pairwise(edges)]
-        self.started = len(query)  # unless it turns out that some were not
-        answers = self._map(Task(self.oracle, self.catch), parts)
-        if not isinstance(answers, list):  # one that is made as it goes need go no further than an exception
-            answers = _up_to_an_error(answers)
-        return self._together(answers, edges[:-1])
+    @property
+    def repeated(self) -> int:
+        """Rows that were begun again."""
+        return 0 if self._gatherer is None else self._gatherer.repeated
 
-    def _together(self, done: list[Done], places: list[int]) -> Answer:
-        """Put the parts of an answer together, in the order of the rows."""
-        if not all(isinstance(part, Done) for part in done):
-            raise TypeError("workers must return what the function given to it returns, one for each part.")
-        broken = next((part for part in done if part.error is not None), None)
-        if broken is not None:
-            assert broken.error is not None
-            self.started = sum(part.started for part in done)
-            with suppress(AttributeError, TypeError):  # some exceptions take no attributes
-                broken.error.add_note(f"In a worker:\n{broken.traceback}")
-            raise broken.error
-        found = {part.place: part.answer for part in done}
-        answers = [found.get(place) for place in places]
-        if len(done) != len(places) or None in answers:
-            raise ValueError(
-                f"workers must return an answer for each part, got {len(found)} different ones of {len(places)} in "
-                f"{len(done)} answers."
-            )
-        first, *others = [answer for answer in answers if answer is not None]
-        return first.joined(others)
+    def __call__(self, query: Query, known: Iterable[tuple[int, Answer]] = (), ledger: Ledger | None = None) -> Answer:
+        """Answer a query; row order is kept.
+
+        Parameters
+        ----------
+        query : Query
+            What to evaluate.
+        known : pairs of first row and Answer, optional
+            Rows that are known already and are not asked again.
+        ledger : Ledger, optional
+            Hears of each part before it is begun, and of its answer as it arrives.
+        """
+        self.started = 0
+        pieces = list(known)
+        if self._gatherer is None and not pieces and ledger is None and self.deadline is None:
+            return self.oracle.evaluate(query, self.catch, self._meter)
+        missing = _missing(len(query), pieces)
+        if not missing:
+            return _together(pieces)
+        if self._gatherer is not None:
+            pieces += self._gathered(query, missing, ledger)
+        elif self.oracle.vectorized:
+            pieces += self._at_once(query, missing, ledger)
+        else:
+            pieces += self._bit_by_bit(query, missing, ledger)
+        return _together(pieces)
+
+    def _bit_by_bit(self, query: Query, missing: list[Rows], ledger: Ledger | None) -> list[tuple[int, Answer]]:
+        """Answer in this process, in parts that are told as they come."""
+        pieces = []
+        for run in missing:
+            first, end = run
+            while first < end:
+                self._check_the_time()
+                rows = 1 if self._pace == 0.0 else max(int(TOLD / self._pace), 1)
+                last = min(first + rows, end)
+                if ledger is not None:
+                    ledger.begun(first, last - first)
+                begun = time.perf_counter()
+                answer = self.oracle.evaluate(query.rows(first, last), self.catch, self._meter)
+                self._pace = max((time.perf_counter() - begun) / (last - first), 1e-9)
+                pieces.append((first, answer))
+                if ledger is not None:
+                    ledger.told(first, answer)
+                first = last
+        return pieces
+
+    def _at_once(self, query: Query, missing: list[Rows], ledger: Ledger | None) -> list[tuple[int, Answer]]:
+        """Answer in this process by one call for all rows."""
+        self._check_the_time()
+        asked = _chosen(query, missing)
+        if ledger is not None:
+            for first, last in missing:
+                ledger.begun(first, last - first)
+        answer = self.oracle.evaluate(asked, self.catch, self._meter)
+        pieces = []
+        row = 0
+        for first, last in missing:
+            part = Answer(answer.values[row : row + last - first], answer.roundoff)
+            row += last - first
+            pieces.append((first, part))
+            if ledger is not None:
+                ledger.told(first, part)
+        return pieces
+
+    def _gathered(self, query: Query, missing: list[Rows], ledger: Ledger | None) -> list[tuple[int, Answer]]:
+        """Answer by the crew."""
+        assert self._gatherer is not None
+        assert self._crew is not None
+        if not self._employed:
+            self._crew.employ(Task(self.oracle, self.catch))
+            self._employed = True
+        gathering = self._gatherer.gather(query, missing, ledger, self.deadline)
+        try:
+            gathering.run()
+        finally:
+            self.started = gathering.started
+        return gathering.pieces
+
+    def _check_the_time(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise TimeIsUp("The time that the run was given is over.")
 
     def __enter__(self) -> Evaluator:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._crew is not None and self._employed:
+            self._employed = False
+            self._crew.close()
 
 
-def _up_to_an_error(answers: Iterable[Done]) -> list[Done]:
-    done = []
-    for part in answers:
-        done.append(part)
-        if getattr(part, "error", None) is not None:
-            break
-    return done
+def _missing(rows: int, pieces: list[tuple[int, Answer]]) -> list[Rows]:
+    """Return the runs of rows that no piece answers."""
+    missing: list[Rows] = []
+    row = 0
+    for first, answer in sorted(pieces, key=_place):
+        if first > row:
+            missing.append((row, first))
+        row = max(row, first + len(answer.values))
+    if row < rows:
+        missing.append((row, rows))
+    return missing
 
 
-def _submitting(executor: Any) -> Map:
-    """Return a map that submits to an executor; a dask Client is told that equal parts are not one part."""
-    more: dict[str, bool] = {}
-    with suppress(TypeError, ValueError):  # some functions written in C have no signature
-        more = {"pure": False} if "pure" in inspect.signature(executor.submit).parameters else {}
+def _chosen(query: Query, runs: list[Rows]) -> Query:
+    """Return the query of some rows only."""
+    parts = [query.rows(first, last) for first, last in runs]
+    if len(parts) == 1:
+        return parts[0]
+    points = np.concatenate([part.points for part in parts])
+    samples = [part.samples for part in parts if part.samples is not None]
+    return Query(points, np.concatenate(samples) if samples else None, query.order, fresh=True)
 
-    def answers(task: Callable[[Part], Done], parts: Iterable[Part]) -> list[Done]:
-        futures = [executor.submit(task, part, **more) for part in parts]
-        done: list[Done] = []
-        for future in futures:
-            if any(earlier.error is not None for earlier in done) and future.cancel():
-                continue  # nobody has begun with it, and nobody needs it any more
-            done.append(future.result())
-        return done
 
-    return answers
+def _together(pieces: list[tuple[int, Answer]]) -> Answer:
+    """Put the pieces of an answer together, in the order of the rows."""
+    if len(pieces) == 1:
+        return pieces[0][1]
+    first, *others = [answer for _, answer in sorted(pieces, key=_place)]
+    return first.joined(others)
+
+
+def _place(piece: tuple[int, Answer]) -> int:
+    return piece[0]

@@ -39,9 +39,13 @@ class Done:
 
 @dataclass
 class Lost:
-    """A part that the machine lost: its worker died, its node is gone, or it hung and was killed. It is done again."""
+    """A part that the machine lost: its worker died, its node is gone, or it was taken back. It is done again.
+
+    `begun` is how many of its rows were begun, None when nobody knows: then it is taken for all of them.
+    """
 
     reason: str
+    begun: int | None = None
 
 
 class TimeIsUp(Exception):
@@ -55,8 +59,8 @@ class Task:
     oracle: Oracle
     catch: Catch
 
-    def __call__(self, part: Part) -> Done:
-        meter = Meter()
+    def __call__(self, part: Part, meter: Meter | None = None) -> Done:
+        meter = Meter() if meter is None else meter
         begun = time.perf_counter()
         try:
             answer = self.oracle.evaluate(part.query, self.catch, meter)
@@ -66,15 +70,11 @@ class Task:
 
 
 class Crew(Protocol):
-    """Workers, wherever they are; the `Evaluator` hands them parts and gathers what comes back.
+    """Workers, wherever they are; the `Evaluator` hands them parts and gathers what comes back."""
 
-    Attributes
-    ----------
-    size : int
-        How many parts are worked on at once.
-    """
-
-    size: int
+    @property
+    def size(self) -> int:
+        """How many parts are worked on at once."""
 
     def employ(self, task: Task) -> None:
         """Take on a task before the first part; it travels to each worker once."""
@@ -85,8 +85,14 @@ class Crew(Protocol):
     def ended(self, seconds: float | None) -> Iterable[tuple[Any, Done | Lost]]:
         """Wait until something has ended, so long at most (None: without limit); return what has, with its ticket."""
 
-    def give_up(self, ticket: Any) -> None:
-        """Stop a part that hangs, if that can be done; its ticket never comes back."""
+    def recall(self) -> None:
+        """Begin with nothing more, if that can be done: what nobody has begun with comes back as lost, 0 rows begun."""
+
+    def give_up(self, ticket: Any) -> int | None:
+        """Stop a part, if that can be done; its ticket never comes back.
+
+        Return how many of its rows were begun; None when nobody knows.
+        """
 
     def close(self) -> None:
         """Send everybody home who was hired here."""
