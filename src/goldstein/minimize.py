@@ -172,6 +172,7 @@ def minimize(
         compiled=compiled if compiled is not None or "numba" in sys.modules else False,
         notes=notes,
         stationarity=stationarity,
+        recipes=getattr(workers, "far", False),
     )
     with Evaluator(oracle, workers, caught) as evaluate:
         return drive(session, evaluate)
