@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import logging
 import math
 import os
@@ -30,7 +31,7 @@ from goldstein.oracle.parts import Done, Lost, Part, Task
 from goldstein.oracle.query import Query
 from goldstein.oracle.recipe import Recipe, Repeated
 from goldstein.oracle.tally import Array
-from goldstein.oracle.worker import pack, sendable, unpack
+from goldstein.oracle.worker import sendable, unpack
 
 try:
     import ray
@@ -109,10 +110,20 @@ def _unpacked(packed: bytes, arrays: Sequence[Array]) -> Recipe:
 
 @dataclass(eq=False)
 class Actor:
-    """An actor, and the parts that it was given and has not answered: it is in the first of them."""
+    """An actor, and the parts that it was given and has not answered, by the references to their answers."""
 
     handle: Any
-    parts: deque[Any] = field(default_factory=deque)
+    parts: dict[Any, tuple[int, Part]] = field(default_factory=dict)
+
+    def takes(self, part: Part) -> bool:
+        """Whether a part can be sent to it, ahead of time if need be.
+
+        A row that is a part by itself has the actor to itself: if that dies, the row is to blame and no other.
+        """
+        if not self.parts:
+            return True
+        ((_, at_hand), *ahead) = self.parts.values()
+        return not ahead and len(at_hand.query) > 1 and len(part.query) > 1
 
 
 @dataclass
@@ -194,11 +205,14 @@ class Crew:
         self._held = Held()
         self._staff = self._held.staff
         self._candidates = self._held.candidates  # by the reference to their consent
-        self._flight: dict[Any, tuple[Actor, int]] = {}
-        self._lost: dict[Any, Lost] = {}
+        self._waiting: deque[tuple[int, Part]] = deque()
+        self._flight: dict[Any, Actor] = {}  # by the reference to the answer
+        self._ends: list[tuple[int, Done | Lost]] = []
+        self._tickets = itertools.count()
         self._lodged: OrderedDict[bytes, Any] = OrderedDict()
         self._task: Any = None
         self._hire_at = 0.0
+        self._deserted = 0.0  # since when there is nobody
         self._why = "there is no room for one"
         self._close = weakref.finalize(self, self._held.let_go)
         self._join(address, wanted)
@@ -206,17 +220,18 @@ class Crew:
 
     @property
     def size(self) -> int:
-        """How many actors there are; at least 1, for whom `begin` waits."""
+        """How many actors there are; at least 1, which may have to be waited for."""
         return max(len(self._staff), 1)
 
     def employ(self, task: Task) -> None:
-        """Send the task to every actor; those who are missing are hired."""
+        """Send the task to every actor; hire those who are missing, and wait for some of them."""
         if not self._close.alive:
             raise RuntimeError("This crew is closed; make a new one.")
-        for ticket in list(self._flight):
-            self.give_up(ticket)
-        self._lost.clear()
-        self._task = ray.put(pack(task))
+        for actor in [actor for actor in self._staff if actor.parts]:
+            self._bury(actor, "it was stopped", died=False)
+        self._waiting.clear()
+        self._ends.clear()
+        self._task = ray.put(_packed(task))
         for actor in self._candidates.values():  # who would come with the task before
             _kill(actor)
         self._candidates.clear()
@@ -225,47 +240,48 @@ class Crew:
         self._hire_at = 0.0
         self._wait_for_actors()
 
-    def begin(self, part: Part) -> Any:
-        """Send a part to the actor who has least to do; its ticket is the reference to the answer."""
-        if not self._staff:
-            self._wait_for_actors()
-        actor = min(self._staff, key=_load)
-        query = part.query
-        points, packed, arrays = self._message(query)
-        ticket = actor.handle.work.remote(part.place, query.order, query.samples, points, packed, *arrays)
-        actor.parts.append(ticket)
-        self._flight[ticket] = (actor, part.place)
+    def begin(self, part: Part) -> int:
+        """Put a part in flight: to an actor who is free, or ahead of time to one who is busy."""
+        ticket = next(self._tickets)
+        self._waiting.append((ticket, part))
+        self._hand_out()
         return ticket
 
-    def ended(self, seconds: float | None) -> Iterable[tuple[Any, Done | Lost]]:
+    def ended(self, seconds: float | None) -> Iterable[tuple[int, Done | Lost]]:
         """Wait until a part has ended, an actor has died, or a new one has come."""
-        ends: list[tuple[Any, Done | Lost]] = []
-        self._hire()
-        for reference in _ready([*self._flight, *self._candidates], 0.0 if self._lost else seconds):
-            if reference in self._candidates:
-                self._welcome(reference)
-            elif reference in self._flight:  # not if its actor was found dead just now
-                ends += self._heard(reference)
-        ends += self._lost.items()
-        self._lost.clear()
+        self._look(0.0 if self._ends else seconds)
+        self._hand_out()
+        ends = self._ends
+        self._ends = []
         return ends
 
     def recall(self) -> None:
-        """What lies before an actor is done by it: nobody could tell whether it had begun."""
+        """Send nothing more; what lies before an actor is done by it, since nobody could tell whether it has begun."""
+        self._ends += [(ticket, Lost("it was taken back", begun=0)) for ticket, _ in self._waiting]
+        self._waiting.clear()
 
-    def give_up(self, ticket: Any) -> int | None:
-        """Stop a part by dismissing its actor; the parts that lay before it are lost, too."""
-        if ticket in self._flight:
-            actor, _ = self._flight[ticket]
-            self._bury(actor, "its actor was dismissed")
-        lost = self._lost.pop(ticket, None)
-        return 0 if lost is None else lost.begun
+    def give_up(self, ticket: int) -> int | None:
+        """Stop a part by dismissing its actor; what was sent there ahead of time comes back as lost."""
+        for entry in self._waiting:
+            if entry[0] == ticket:
+                self._waiting.remove(entry)
+                return 0
+        for actor in self._staff:
+            if any(ticket == given for given, _ in actor.parts.values()):
+                self._bury(actor, "it was stopped", died=False)
+                break
+        for end in self._ends:
+            if end[0] == ticket:
+                self._ends.remove(end)
+                return end[1].begun if isinstance(end[1], Lost) else end[1].started
+        return 0
 
     def close(self) -> None:
         """Dismiss everybody, and end the cluster if it was started here."""
         self._close()
+        self._waiting.clear()
         self._flight.clear()
-        self._lost.clear()
+        self._ends.clear()
         self._lodged.clear()
         self._task = None
 
@@ -318,7 +334,7 @@ class Crew:
         """Return what tells an actor where to evaluate: points, or a recipe and references to its long arrays."""
         points = query.points
         recipe = query.recipe
-        if recipe is None and len(points) > 1 and points.strides[0] == 0:
+        if recipe is None and points.strides[0] == 0:
             recipe = Repeated(points[0], len(points))
         if recipe is None or points.nbytes < SMALL:
             return points, b"", []
@@ -339,29 +355,64 @@ class Crew:
             self._lodged.popitem(last=False)
         return reference
 
-    def _heard(self, ticket: Any) -> list[tuple[Any, Done | Lost]]:
-        """Return what an actor has answered; one that is dead is buried."""
-        actor, place = self._flight[ticket]
-        try:
-            done: Done = ray.get(ticket)
-        except ray.exceptions.RayTaskError as error:
-            done = Done(place, 0, error=error)
-        except ray.exceptions.RayError as error:
-            self._bury(actor, f"its actor is gone ({type(error).__name__})")
-            return []
-        del self._flight[ticket]
-        actor.parts.remove(ticket)
-        return [(ticket, done)]
+    def _hand_out(self) -> None:
+        """Send what waits to whoever takes it."""
+        while self._waiting and self._staff:
+            ticket, part = self._waiting[0]
+            actor = min(self._staff, key=_load)
+            if not actor.takes(part):
+                return
+            self._waiting.popleft()
+            query = part.query
+            points, packed, arrays = self._message(query)
+            answer = actor.handle.work.remote(part.place, query.order, query.samples, points, packed, *arrays)
+            actor.parts[answer] = (ticket, part)
+            self._flight[answer] = actor
 
-    def _bury(self, actor: Actor, reason: str) -> None:
-        """Take an actor off the list. What it was in is lost, and what lay before it was not begun."""
+    def _look(self, seconds: float | None) -> None:
+        """Hear what there is to hear, and wait for it so long at most."""
+        self._hire()
+        for reference in _ready([*self._flight, *self._candidates], seconds):
+            if reference in self._candidates:
+                self._welcome(reference)
+            elif reference in self._flight:  # not if its actor was found dead just now
+                self._hear(reference)
+        if not self._staff and time.monotonic() > self._deserted + self._patience:
+            raise RuntimeError(
+                f"No actor could be hired from Ray within {self._patience:g} seconds: {self._why}; see what the "
+                "cluster has to offer (ray status), ask for less in options, or set a longer patience."
+            )
+
+    def _hear(self, answer: Any) -> None:
+        """Take the answer of an actor; one that is dead is buried."""
+        actor = self._flight[answer]
+        ticket, part = actor.parts[answer]
+        try:
+            done: Done = ray.get(answer)
+        except ray.exceptions.RayTaskError as error:
+            done = Done(part.place, 0, error=error)
+        except ray.exceptions.RayError as error:
+            self._bury(actor, f"its actor is gone ({type(error).__name__})", died=True)
+            return
+        del self._flight[answer]
+        del actor.parts[answer]
+        self._ends.append((ticket, done))
+
+    def _bury(self, actor: Actor, reason: str, died: bool) -> None:
+        """Take an actor off the list; what it was sent is lost.
+
+        Of one that is dismissed it is known that it had not begun with what was sent ahead of time. One that has died
+        may have done so: what it answered last is lost with it.
+        """
         _kill(actor)
         self._staff.remove(actor)
+        if not self._staff:
+            self._deserted = time.monotonic()
         begun = None
-        for ticket in actor.parts:
-            del self._flight[ticket]
-            self._lost[ticket] = Lost(reason, begun)
-            begun = 0
+        for answer, (ticket, _) in actor.parts.items():
+            del self._flight[answer]
+            self._ends.append((ticket, Lost(reason, begun)))
+            begun = None if died else 0
         actor.parts.clear()
 
     def _hire(self) -> None:
@@ -372,53 +423,48 @@ class Crew:
             actor = Actor(self._kind.options(**self._options).remote())
             self._candidates[actor.handle.employ.remote([self._task])] = actor
 
-    def _welcome(self, reference: Any) -> bool:
-        """Take on an actor who has the task; return whether it has come, but could not take the task.
-
-        In the place of one who did not stay another one is asked for a little later.
-        """
+    def _welcome(self, reference: Any) -> None:
+        """Take on an actor who has the task; in the place of one who did not stay another one is asked for later."""
         actor = self._candidates.pop(reference)
-        refusal = ""
-        end = ""
         try:
-            refusal = ray.get(reference)
+            refusal: str = ray.get(reference)
         except ray.exceptions.RayError as error:
-            end = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-        if refusal or end:
-            _kill(actor)
-            self._why = refusal or end
-            self._hire_at = time.monotonic() + PAUSE
+            refusal = ""
+            self._why = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         else:
-            self._staff.append(actor)
-        return bool(refusal)
+            if not refusal:
+                self._staff.append(actor)
+                return
+            self._why = refusal
+        _kill(actor)
+        self._hire_at = time.monotonic() + PAUSE
+        if refusal and not self._staff and not self._candidates:
+            raise RuntimeError(
+                f"No actor of Ray could take on the function: {refusal}; see that all that it needs is installed on "
+                "every node."
+            )
 
     def _wait_for_actors(self) -> None:
         """Wait for one actor at least; if there was none, for the others as long again."""
         begun = time.monotonic()
+        self._deserted = begun
         while not self._staff:
-            left = begun + self._patience - time.monotonic()
-            if left <= 0.0:
-                raise RuntimeError(
-                    f"No actor could be hired from Ray within {self._patience:g} seconds: {self._why}; see what the "
-                    "cluster has to offer (ray status), ask for less in options, or set a longer patience."
-                )
-            self._hire()
-            self._welcome_all(min(left, PAUSE))
+            self._look(PAUSE)
         until = 2 * time.monotonic() - begun
         while len(self._staff) < self._wanted and time.monotonic() < until:
-            self._hire()
-            self._welcome_all(min(until - time.monotonic(), PAUSE))
+            self._look(min(until - time.monotonic(), PAUSE))
 
-    def _welcome_all(self, seconds: float) -> None:
-        """Take on whoever comes within so many seconds."""
-        refused = False
-        for reference in _ready(list(self._candidates), seconds):
-            refused = self._welcome(reference) or refused
-        if refused and not self._staff and not self._candidates:
-            raise RuntimeError(
-                f"No actor of Ray could take on the function: {self._why}; see that all that it needs is installed on "
-                "every node."
-            )
+
+def _packed(task: Task) -> bytes:
+    """Return a task as bytes that an actor can read, which are its own, so that it may write into its data."""
+    try:
+        packed: bytes = ray.cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise TypeError(
+            f"The function cannot be sent to actors of Ray ({type(error).__name__}: {error}); define it at the top of "
+            "a module that is installed on every node."
+        ) from error
+    return packed
 
 
 def _load(actor: Actor) -> int:
