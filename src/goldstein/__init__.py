@@ -1,33 +1,39 @@
 """Minimise noisy, nonsmooth, nonconvex functions from their values alone, and say how stationary the answer is."""
 
-from goldstein import projection, steps, stop, theory
-from goldstein.estimate import smoothing
-from goldstein.many import ManyResults, minimize_many
-from goldstein.methods import (
-    BFGS,
-    GFM,
-    INGD,
-    O2NC,
-    PINGD,
-    PSINGD,
-    SINGD,
-    ZOO2NC,
-    BlockCMA,
-    CuttingPlane,
-    GFMPlus,
-    Method,
-    Needs,
-    OnePhase,
-    Sift,
-    Step,
-    WarmStart,
-    register,
-)
-from goldstein.minimize import minimize, scipy_method
-from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Query, Seeded, Unreplayable
-from goldstein.run.checkpoint import Checkpoint
-from goldstein.run.result import Result, Status
-from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_norm, value_gap_bound
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from goldstein import projection, steps, stop, theory
+    from goldstein.estimate import smoothing
+    from goldstein.many import ManyResults, minimize_many
+    from goldstein.methods import (
+        BFGS,
+        GFM,
+        INGD,
+        O2NC,
+        PINGD,
+        PSINGD,
+        SINGD,
+        ZOO2NC,
+        BlockCMA,
+        CuttingPlane,
+        GFMPlus,
+        Method,
+        Needs,
+        OnePhase,
+        Sift,
+        Step,
+        WarmStart,
+        register,
+    )
+    from goldstein.minimize import minimize, scipy_method
+    from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Query, Seeded, Unreplayable
+    from goldstein.run.checkpoint import Checkpoint
+    from goldstein.run.result import Result, Status
+    from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_norm, value_gap_bound
 
 __version__ = "0.1.0"
 
@@ -74,3 +80,47 @@ __all__ = [
     "theory",
     "value_gap_bound",
 ]
+
+# Names are fetched when they are first asked for, so that a worker, who needs none of them, starts quickly.
+_HOMES = {
+    "goldstein": "projection steps stop theory",
+    "goldstein.estimate": "smoothing",
+    "goldstein.many": "ManyResults minimize_many",
+    "goldstein.methods": (
+        "BFGS GFM INGD O2NC PINGD PSINGD SINGD ZOO2NC BlockCMA CuttingPlane GFMPlus Method Needs OnePhase Sift Step "
+        "WarmStart register"
+    ),
+    "goldstein.minimize": "minimize scipy_method",
+    "goldstein.oracle": "Deterministic Expectation FiniteSum Oracle Query Seeded Unreplayable",
+    "goldstein.run.checkpoint": "Checkpoint",
+    "goldstein.run.result": "Result Status",
+    "goldstein.stationarity": "certify min_norm_hull smoothed_gradient_norm value_gap_bound",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # who reads types has the imports above, and is told of a name that is none
+
+    def __getattr__(name: str) -> Any:
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'goldstein' has no attribute {name!r}")
+        value = import_module(f"goldstein.{name}") if home == "goldstein" else getattr(import_module(home), name)
+        globals()[name] = value
+        return value
+
+
+class _Package(ModuleType):
+    """The package, in which `minimize` is the function, also when the module of that name is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "minimize" and isinstance(value, ModuleType):
+            value = value.minimize
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -9,6 +9,7 @@ import queue
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from goldstein.oracle import worker
@@ -174,6 +175,17 @@ class Dask(Submitting):
             return self.executor.submit(worker.answer, self._scattered, part, pure=False)
 
 
+@dataclass
+class _Stoppable:
+    """A task that can be told to begin with nothing more, where it is not a copy in another process."""
+
+    task: Task
+    stopped: bool = False
+
+    def __call__(self, part: Part) -> Done:
+        return Done(part.place, 0) if self.stopped else self.task(part)
+
+
 class Mapped:
     """A crew behind a callable like `map`, which gets all parts at once.
 
@@ -201,27 +213,21 @@ class Mapped:
     def ended(self, seconds: float | None) -> Iterator[tuple[int, Done | Lost]]:
         """Map the task over all parts, and hand on what comes as it comes."""
         assert self._task is not None
+        task = _Stoppable(self._task)
         parts = self._parts
         self._parts = {}
-        answers = self._map(self._task, list(parts.values()))
-        whole = isinstance(answers, list)
         count = 0
-        broken = False
-        for done in answers:
+        for done in self._map(task, list(parts.values())):
             count += 1
             if not isinstance(done, Done):
                 raise TypeError("workers must return what the function given to it returns, one for each part.")
-            if done.place not in parts:
-                raise _lossy(f"{count} answers to {count - 1} different ones")
-            del parts[done.place]
-            yield done.place, done
-            broken = broken or done.error is not None
-            if broken and not whole:  # one that is made as it goes need go no further than an exception
-                break
-        if parts and not broken:
+            if parts.pop(done.place, None) is None:
+                raise _lossy(f"two answers to one of {count - 1}")
+            task.stopped = task.stopped or done.error is not None
+            begun = done.answer is not None or done.error is not None
+            yield done.place, done if begun else Lost("it was taken back", begun=0)
+        if parts:
             raise _lossy(f"{count} answers to {count + len(parts)}")
-        for place in parts:
-            yield place, Lost("it was taken back", begun=0)
 
     def recall(self) -> None:
         """Nothing waits: a map gets all parts at once."""

@@ -139,7 +139,6 @@ class Gathering:
         self._todo = deque(missing)
         self._left = sum(last - first for first, last in missing)
         self._parts = 0  # that what is left is to be divided into; 0: not known yet
-        self._probes = 0
         self._again: deque[Rows] = deque()
         self._pause_until = 0.0
         self._flying: dict[Any, Flying] = {}
@@ -216,11 +215,8 @@ class Gathering:
                 self._parts = min(size, self._left)
             elif pace.known(self.query.order):
                 self._parts = pace.parts(self._left, size, self.query.order)
-            elif self._probes < size:
-                self._probes += 1
-                return 1
             else:
-                return 0
+                return 1 if len(self._flying) < size else 0
         rows = math.ceil(self._left / self._parts)
         self._parts = max(self._parts - 1, 1)
         return rows

@@ -189,8 +189,10 @@ class Pool:
     def _hired(self) -> Worker:
         ours, theirs = self._context.Pipe()
         numbers = self._context.RawArray("q", SHARED)
-        # no daemon, which could have no processes of its own
-        process = self._context.Process(target=_serve, args=(theirs, numbers, self._task), daemon=False)
+        # Not a daemon, which could have no processes of its own.
+        process = self._context.Process(
+            target=_serve, args=(theirs, numbers, self._task), name="goldstein worker", daemon=False
+        )
         worker = Worker(process, ours, numbers)
         self._workers.append(worker)  # so that it is ended in any case
         process.start()
@@ -261,6 +263,8 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
         else:
             part.query.fresh = True  # nobody else has these arrays
             done = sendable(task(part, meter))
+        if done.error is not None:  # then nobody needs what lies in the pipe
+            numbers[RECALLED] = 1
         if not _sent(pipe, done):
             return
 
