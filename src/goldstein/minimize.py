@@ -223,6 +223,7 @@ def minimize(
             notes=[*notes, *stage_notes],
             stationarity=stationarity,
             max_fail=max_fail,
+            recipes=getattr(workers, "far", False),
             **stage,
         )
 
