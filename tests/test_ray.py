@@ -11,20 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import ray
+from ray.cluster_utils import Cluster
 
 import goldstein as gs
 from goldstein.methods import resolve
 from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.oracles import Oracle
 from goldstein.oracle.parts import Done, Lost, Part, Task
+from goldstein.oracle.ray import SMALL, Crew, Resident
 from goldstein.run.drive import drive
 from goldstein.run.session import Session
-
-ray = pytest.importorskip("ray")
-
-from ray.cluster_utils import Cluster  # noqa: E402
-
-from goldstein.oracle.ray import SMALL, Crew  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
@@ -401,9 +398,19 @@ def _only_here(pid):
 def test_a_function_that_no_actor_can_read_is_refused_before_the_first_evaluation(cluster, crew):
     with (
         Crew(actors=1) as one,
-        pytest.raises(RuntimeError, match="No module named 'lattice'; see that all that it needs"),
+        pytest.raises(RuntimeError, match="No module named 'lattice'; see that every node has what is"),
     ):
         gs.minimize(Homesick(), X0, "gfm", max_evals=20, workers=one)
+
+
+def test_an_actor_with_another_numpy_refuses(crew):
+    """Its random numbers may be others."""
+    resident = Resident()
+    task = ray.put(ray.cloudpickle.dumps(Task(gs.Deterministic(np.sum), ())))
+    assert resident.employ([task], np.__version__) == ""
+    assert resident.work(3, 0, None, np.ones((1, 2)), b"").answer.values.tolist() == [2.0]
+    assert resident.employ([task], "1.0").endswith("and that of the program 1.0")
+    assert isinstance(resident.work(3, 0, None, np.ones((1, 2)), b"").error, RuntimeError)
 
 
 def test_a_function_that_cannot_be_sent_is_refused(crew):

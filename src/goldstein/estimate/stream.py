@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ UNIFORM = "random"
 NUMBERS = 2**13  # from one noted state to the next; noting takes a hundredth of the time of drawing so many
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Stream:
     """Where rows of random numbers stand in a generator's stream.
 
@@ -48,7 +48,7 @@ class Stream:
         """Return the place of the rows from `first` up to `last`; one state is all that they need."""
         before = min((self.first + first) // self.every, len(self.states) - 1)
         skipped = self.first + first - before * self.every
-        return replace(self, states=(self.states[before],), first=skipped, last=skipped + last - first)
+        return Stream(self.kind, self.d, (self.states[before],), self.every, skipped, skipped + last - first)
 
     def numbers(self) -> Array:
         """Draw the rows again."""

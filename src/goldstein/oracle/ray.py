@@ -51,15 +51,22 @@ class Resident:
         self._task: Task | None = None
         self._refusal = RuntimeError("This actor has no task.")
 
-    def employ(self, held: Sequence[Any]) -> str:
-        """Take on the task behind a reference; return why it cannot, "" when it can."""
+    def employ(self, held: Sequence[Any], version: str) -> str:
+        """Take on the task behind a reference, from a program with that version of NumPy.
+
+        Return why it cannot, "" when it can.
+        """
+        self._task = None
+        reason = ""
         try:
             self._task = unpack(ray.get(held[0]))
         except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        if np.__version__ != version:  # whose random numbers may be others
             self._task = None
-            self._refusal = RuntimeError(f"{type(error).__name__}: {error}")
-            return str(self._refusal)
-        return ""
+            reason = f"its NumPy is {np.__version__} and that of the program {version}"
+        self._refusal = RuntimeError(reason)
+        return reason
 
     def work(self, place: int, order: int, samples: Any, points: Array | None, packed: bytes, *arrays: Array) -> Done:
         """Answer a part, whose points came as they are or as a recipe with its long arrays."""
@@ -176,7 +183,8 @@ class Crew:
     as soon as there is room. A run does not close the crew, which can be used for the next one; it is closed by
     `close`, by `with`, or when nobody holds it any longer.
 
-    Each actor has a copy of the function and its data, which come once. goldstein must be installed on every node.
+    Each actor has a copy of the function and its data, which come once. goldstein must be installed on every node, and
+    the NumPy that is here.
 
     Examples
     --------
@@ -236,7 +244,7 @@ class Crew:
             _kill(actor)
         self._candidates.clear()
         for actor in self._staff:
-            actor.handle.employ.remote([self._task])
+            actor.handle.employ.remote([self._task], np.__version__)
         self._hire_at = 0.0
         self._wait_for_actors()
 
@@ -421,7 +429,7 @@ class Crew:
             return
         for _ in range(self._wanted - len(self._staff) - len(self._candidates)):
             actor = Actor(self._kind.options(**self._options).remote())
-            self._candidates[actor.handle.employ.remote([self._task])] = actor
+            self._candidates[actor.handle.employ.remote([self._task], np.__version__)] = actor
 
     def _welcome(self, reference: Any) -> None:
         """Take on an actor who has the task; in the place of one who did not stay another one is asked for later."""
@@ -440,8 +448,8 @@ class Crew:
         self._hire_at = time.monotonic() + PAUSE
         if refusal and not self._staff and not self._candidates:
             raise RuntimeError(
-                f"No actor of Ray could take on the function: {refusal}; see that all that it needs is installed on "
-                "every node."
+                f"No actor of Ray could take on the function: {refusal}; see that every node has what is installed "
+                "here."
             )
 
     def _wait_for_actors(self) -> None:
@@ -479,10 +487,10 @@ def _kill(actor: Actor) -> None:
 
 def _ready(references: list[Any], seconds: float | None) -> list[Any]:
     """Wait until one of these is there, so long at most; return all that are."""
-    if not references:
-        time.sleep(max(seconds or 0.0, 0.0))
-        return []
     timeout = None if seconds is None else max(seconds, 0.0)
+    if not references:
+        time.sleep(PAUSE if timeout is None else timeout)
+        return []
     first, _ = ray.wait(references, num_returns=1, timeout=timeout, fetch_local=False)
     if not first:
         return []
