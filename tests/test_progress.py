@@ -108,6 +108,7 @@ def test_after_resume_what_is_in_the_journal_takes_no_time(terminal, tmp_path, m
 
     run(slow, journal=tmp_path / "run.journal", callback=stop)
     terminal.truncate(0)
+    terminal.seek(0)
     run(slow, journal=tmp_path / "run.journal")
     rates = [re.search(r"([\d.e+]+) a second", line) for line in terminal.lines]
     shown = [float(rate[1]) for rate in rates if rate]

@@ -195,7 +195,7 @@ def minimize(
         kept.call = call.described(
             fun,
             x,
-            chosen,
+            call.ByName(method, options or {}) if isinstance(method, str) else chosen,
             projection=allowed,
             x_scale=scale,
             output=output,
@@ -242,6 +242,7 @@ def minimize(
             stationarity=stationarity,
             max_fail=max_fail,
             settings=settings,
+            recipes=getattr(workers, "far", False),
             **stage,
         )
 
