@@ -1,12 +1,12 @@
 """What a run would do on a thousand workers: simulated, with latencies measured here.
 
-`python -m benchmarks.thousand_workers` measures what a part and a query cost the driver and how long a part travels, for
-each kind of workers that is installed; writes down how many rows the methods ask for at a time; simulates the gatherer
-with a thousand workers; and puts the numbers into results/scale.json and the tables into docs/scale.md. With `--tables` it
-only makes the tables again.
+`python -m benchmarks.thousand_workers` measures what a part and a query cost the driver and how long a part travels,
+for each kind of workers that is installed; writes down how many rows the methods ask for at a time; simulates the
+gatherer with a thousand workers; and puts the numbers into results/scale.json and the tables into docs/scale.md. With
+`--tables` it only makes the tables again.
 
-The simulation knows one driver, who sends and takes parts one after the other, and workers who do their parts in order. The
-sizes of parts are those of `goldstein.oracle.gather.Pace`, and two of them are in flight a worker, as there.
+The simulation knows one driver, who sends and takes parts one after the other, and workers who do their parts in order.
+The sizes of parts are those of `goldstein.oracle.gather.Pace`, and two of them are in flight a worker, as there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -63,37 +63,25 @@ def free(x: np.ndarray) -> float:
 @contextmanager
 def crews() -> Iterator[dict[str, Any]]:
     """Lend two workers of each kind that is installed."""
-    from loky import ProcessPoolExecutor as Loky
+    with ExitStack() as hired:
+        kinds: dict[str, Any] = {"workers=2": 2}
+        kinds["threads"] = hired.enter_context(ThreadPoolExecutor(2))
+        kinds["processes"] = hired.enter_context(ProcessPoolExecutor(2))
+        with suppress(ImportError):
+            from loky import ProcessPoolExecutor as Loky
 
-    with ThreadPoolExecutor(2) as threads, ProcessPoolExecutor(2) as processes:
-        kinds: dict[str, Any] = {"workers=2": 2, "threads": threads, "processes": processes}
-        loky = Loky(2)
-        kinds["loky"] = loky
-        cluster = None
-        crew = None
-        try:
+            kinds["loky"] = hired.enter_context(Loky(2))
+        with suppress(ImportError):
             from distributed import Client, LocalCluster
 
             cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
-            kinds["Dask"] = Client(cluster)
-        except ImportError:
-            pass
-        try:
+            hired.enter_context(cluster)
+            kinds["Dask"] = hired.enter_context(Client(cluster))
+        with suppress(ImportError):
             from goldstein.oracle.ray import Crew
 
-            crew = Crew("local", actors=2)
-            kinds["Ray"] = crew
-        except ImportError:
-            pass
-        try:
-            yield kinds
-        finally:
-            loky.shutdown()
-            if cluster is not None:
-                kinds["Dask"].close()
-                cluster.close()
-            if crew is not None:
-                crew.close()
+            kinds["Ray"] = hired.enter_context(Crew("local", actors=2))
+        yield kinds
 
 
 def measured(workers: Any, parts: int = 300) -> Cost:
@@ -120,7 +108,7 @@ def measured(workers: Any, parts: int = 300) -> Cost:
 
 def query_seconds(rows: int, d: int = 1000) -> float:
     """Measure what a query of so many rows costs the driver besides sending it: asking, telling and keeping books."""
-    oracle = gs.Deterministic(lambda X: np.zeros(len(X)), vectorized=True)
+    oracle = gs.Deterministic(lambda X: X[:, 0], vectorized=True)
     queries = 50
     best = np.inf
     for _ in range(3):
@@ -195,8 +183,11 @@ class Cluster:
         Seconds that all workers together have worked.
     """
 
-    def __init__(self, workers: int, cost: Cost, row: Callable[[int], float], seconds: float) -> None:
+    def __init__(
+        self, workers: int, cost: Cost, row: Callable[[int], float], seconds: float, evenly: bool = False
+    ) -> None:
         self.workers = workers
+        self.evenly = evenly
         self.cost = cost
         self.row = row
         self.now = 0.0
@@ -210,7 +201,8 @@ class Cluster:
         """Have the rows of a query evaluated; the clock goes on until the last of them is there."""
         cost = self.cost
         self.now += cost.query
-        parts = _sizes(rows, self._pace.parts(rows, self.workers, 0))
+        number = min(self.workers, rows) if self.evenly else self._pace.parts(rows, self.workers, 0)
+        parts = _sizes(rows, number)
         free_at = [(self.now, worker) for worker in range(min(self.workers, len(parts)))]
         arrivals: list[float] = []
         flying = 0
@@ -238,9 +230,14 @@ def _sizes(rows: int, parts: int) -> list[int]:
     return sizes[::-1]
 
 
-def speed_up(rows: list[int], cost: Cost, seconds: float, kind: str, workers: int = WORKERS) -> float:
-    """Return how many times faster than one worker, without any cost, a run with such queries is."""
-    cluster = Cluster(workers, cost, spread(kind, seconds, np.random.default_rng(0)), seconds)
+def speed_up(
+    rows: list[int], cost: Cost, seconds: float, kind: str, workers: int = WORKERS, evenly: bool = False
+) -> float:
+    """Return how many times faster than one worker, without any cost, a run with such queries is.
+
+    `evenly`: every worker gets one part, as those of a vectorised function do.
+    """
+    cluster = Cluster(workers, cost, spread(kind, seconds, np.random.default_rng(0)), seconds, evenly)
     for size in rows:
         cluster.query(size)
     return cluster.worked / cluster.now
@@ -259,13 +256,13 @@ def everything() -> dict[str, Any]:
         costs = {name: measured(workers) for name, workers in kinds.items()}
     queries = {rows: query_seconds(rows) for rows in ROWS}
     taken = costs.get("Ray", costs["workers=2"])
-    simulated = [
-        {"rows": rows, "seconds": seconds, "spread": kind}
-        | {"speed_up": speed_up([rows] * 20, Cost(taken.latency, taken.part, queries[rows]), seconds, kind)}
-        for rows in ROWS
-        for seconds in SECONDS
-        for kind in SPREADS
-    ]
+    simulated = []
+    for rows in ROWS:
+        cost = Cost(taken.latency, taken.part, queries[rows])
+        for seconds, evenly in [(SECONDS[0], True), *((seconds, False) for seconds in SECONDS)]:
+            for kind in SPREADS:
+                case = {"rows": rows, "seconds": seconds, "evenly": evenly, "spread": kind}
+                simulated.append(case | {"speed_up": speed_up([rows] * 20, cost, seconds, kind, evenly=evenly)})
     methods = []
     for name, (method, noisy) in METHODS.items():
         sizes = asked(method, noisy)
@@ -303,11 +300,13 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         }
         for name, cost in results["costs"].items()
     ]
-    found = {(one["rows"], one["seconds"], one["spread"]): one["speed_up"] for one in results["simulated"]}
+    found: dict[int, dict[str, list[str]]] = {}
+    for one in results["simulated"]:
+        head = f"{one['seconds']:g} s{', vectorised' if one['evenly'] else ''}"
+        found.setdefault(one["rows"], {}).setdefault(head, []).append(f"{one['speed_up']:,.0f}")
     rounds = [
-        {"rows a query": f"{rows:,}"}
-        | {f"{seconds:g} s": " / ".join(f"{found[rows, seconds, kind]:,.0f}" for kind in SPREADS) for seconds in SECONDS}
-        for rows in ROWS
+        {"rows a query": f"{rows:,}"} | {head: " / ".join(ups) for head, ups in cells.items()}
+        for rows, cells in found.items()
     ]
     methods = [
         {
