@@ -249,7 +249,7 @@ def test_inspect_works_while_the_run_goes_on_and_does_not_disturb_it(tmp_path):
 
 def test_memory_does_not_grow_with_the_journal(tmp_path):
     peaks = []
-    for records in (500, 20_000):
+    for records in (5_000, 25_000):
         path = tmp_path / f"{records}.journal"
         gs.minimize(
             gs.Deterministic(lambda x: float(x[0])), [1.0], gs.GFM(0.1, 1e-6), max_evals=records, rng=0, journal=path
@@ -261,7 +261,7 @@ def test_memory_does_not_grow_with_the_journal(tmp_path):
         tracemalloc.stop()
         assert seen.evaluations > records - 10
         assert 64 <= len(seen.curve) <= 128
-    assert peaks[1] < peaks[0] + 600_000  # buffers of the file, and no records
+    assert peaks[1] < peaks[0] + 100_000  # twenty thousand records would be millions
 
 
 def test_a_compiled_run_shows_by_its_snapshots(tmp_path, model):

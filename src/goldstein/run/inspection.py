@@ -23,7 +23,7 @@ from goldstein.run.snapshot import read_snapshot
 
 POINTS = 64  # of the curve at least, when there are as many values; at most twice as many
 RECENT = 1000  # records over which the time of an evaluation is taken
-AT_ONCE = 1 << 16  # bytes of values that are looked at together
+AT_ONCE = 1 << 14  # bytes of values that are looked at together
 LAST = 10  # the mean of noisy values is over the last of so many parts of the run
 ATTEMPTS = 3  # at reading a file that changes meanwhile
 
