@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-STUDIES := study-svm study-attack study-lenet study-scaling study-defaults study-peers
+STUDIES := study-svm study-attack study-lenet study-scaling study-defaults study-bars study-peers
 # What tells most in little time: two minutes on two cores.
 QUICK := arguments layers golden algorithms minimize budget failures attack smoothing docs
 .PHONY: help venv demo demo-attack check test lint bench docs clean $(STUDIES)
@@ -18,7 +18,7 @@ help:
 	@echo "make test   run the tests"
 	@echo "make lint   style, format and strict types"
 	@echo "make bench  speed, as ratios measured in one run"
-	@echo "make study-svm, study-attack, study-lenet, study-scaling, study-defaults, study-peers"
+	@echo "make study-svm, study-attack, study-lenet, study-scaling, study-defaults, study-bars, study-peers"
 	@echo "            run an experiment, such as make study-svm ARGS=--quick"
 	@echo "make docs   API reference in out/docs"
 
@@ -27,7 +27,7 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,cli,torch,simopt]" --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,cli,torch,ray,dask,simopt]" --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)

@@ -21,18 +21,23 @@ import scipy
 from benchmarks.attack import attack_rows
 from benchmarks.estimates import dimension_rows, overhead_row, profile_rows, svm_rows
 from benchmarks.executors import executor_rows
+from benchmarks.journal import cost_rows, soak_rows
 from benchmarks.peers import peer_rows
 from benchmarks.resources import memory_rows, seed_row
+from benchmarks.sifting import sifting_rows
 
 ROOT = Path(__file__).parent.parent
 SECTIONS = {
     "Two-point estimates on an a9a-shaped SVM (n = 32,561, d = 124, one thread)": svm_rows,
+    "Sifting on the same SVM, whole runs against their evaluations (medians)": sifting_rows,
     "Time against dimension, a component that costs next to nothing": dimension_rows,
     "Where the time goes at d = 100,000, where no vector stays in a core's own cache": profile_rows,
     "The plain loop's own cost a query (batch 100, d = 1,000, a function that costs nothing)": lambda: [overhead_row()],
     "Twenty seeds, compiled, on one core and on two": lambda: [seed_row()],
     "Peak memory of a compiled run, in vectors of length d": memory_rows,
     "Overhead an evaluation against peers (noisy nonsmooth finite sum, d = 1,000)": peer_rows,
+    "What a journal costs beside a function of a millisecond": cost_rows,
+    "Memory over a million values with a journal": soak_rows,
     "The whole attack against the bare model (LeNet-sized, 28×28 images, batches of 256)": attack_rows,
     "Speed-up by four workers on a function that sleeps (batch 64: 128 rows a query)": executor_rows,
 }

@@ -29,7 +29,7 @@ def seed_row():
     work = {
         k: best(
             lambda k=k: gs.minimize_many(
-                svm.compiled, svm.x0, gs.GFM(1e-3, 1e-4), seeds=20, max_evals=400_000, processes=k
+                svm.compiled, svm.x0, gs.GFM(1e-3, 1e-4), seeds=20, max_evals=400_000, workers=k
             ),
             repeats=3,
         )

@@ -1,4 +1,4 @@
-"""Run a study from data to figure: python -m studies svm | attack | lenet | scaling | defaults | peers."""
+"""Run a study from data to figure: python -m studies svm | attack | lenet | scaling | defaults | bars | peers."""
 
 from __future__ import annotations
 
@@ -126,6 +126,20 @@ def defaults(
         from studies import defaults
 
         defaults.run(folder, quick=quick, docs=docs)
+
+
+@app.command()
+def bars(
+    out: Annotated[Path, typer.Option(help="Folder for the numbers.")] = Path("results"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown file for the tables.")] = None,
+    jobs: Jobs = None,
+    only: Annotated[list[str] | None, typer.Option(help="newcomers or exact; the rest is kept as it is.")] = None,
+) -> None:
+    """Whether the default meets the bars set for it: cases that let new users down, and functions without noise."""
+    with _study("bars", out) as folder:
+        from studies import bars
+
+        bars.run(folder, only=only or (), docs=docs, jobs=jobs)
 
 
 @app.command()

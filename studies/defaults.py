@@ -124,7 +124,8 @@ def page(rows: list[dict[str, Any]], made_by: str) -> str:
         "What `gs.minimize(f, x0, max_evals=N)` reaches with no other setting: the share of f(x0) − f* that is left, "
         f"over {SEEDS} seeds ({FEW} where d = 1000). The default looks at the function first: here it takes BFGS on "
         "differences for those without noise, sifting for least absolute deviations, and CMA-ES for noise that cannot "
-        f"be replayed. Made by `{made_by}`; the numbers are in `results/defaults.json`."
+        f"be replayed. Made by `{made_by}`; the numbers are in `results/defaults.json`. What was asked of the default "
+        "before it was written is measured in [bars.md](bars.md)."
     )
     return f"# Defaults\n\n{said}\n\n{markdown(head, map(_cells, rows))}\n"
 

@@ -49,6 +49,19 @@ LONG = {  # rounding errors grow beyond six digits in these, or come near it
     "compiled, long GFMPlus",
     "compiled, long auto",
     "compiled, long two-point",
+    # on processors with AVX-512 and without it
+    "gfm by name, bare",
+    "one-phase by name, bare",
+    "two-point, bare noisy",
+    "two-point, Unreplayable",
+    "two-point, Unreplayable in rows",
+    "workers, two-point on a bare function",
+    "auto, Deterministic",
+    "auto, Deterministic in rows",
+    "x_scale, auto",
+    "failing points, auto",
+    "stationarity, auto",
+    "resume, auto",
 }
 
 
@@ -340,8 +353,8 @@ def resumed(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **setti
     def play():
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.npz"
-            half = gs.minimize(*make(), method, callback=stop_halfway, checkpoint=path, **settings)
-            whole = gs.minimize(*make(), method, checkpoint=path, **settings)
+            half = gs.minimize(*make(), method, callback=stop_halfway, journal=path, **settings)
+            whole = gs.minimize(*make(), method, journal=path, **settings)
         return {"half": [half.status.name, half.nit], **plain(whole)}
 
     add(name, play)
@@ -543,7 +556,7 @@ def add_many() -> None:
     """Several seeds at once."""
 
     def play():
-        res = gs.minimize_many(*finite_sum_rows(), gs.GFM(0.1, 0.02), seeds=3, processes=1, max_evals=MOST_EVALS)
+        res = gs.minimize_many(*finite_sum_rows(), gs.GFM(0.1, 0.02), seeds=3, workers=1, max_evals=MOST_EVALS)
         return {"x": res.x.tolist(), "fun": res.fun.tolist(), "nfev": res.nfev.tolist()}
 
     add("minimize_many", play)

@@ -83,7 +83,7 @@ def test_what_is_no_vector_of_real_numbers_is_no_start(x0):
     for call in (
         lambda: run(x0=x0),
         lambda: GFM.start(x0),
-        lambda: gs.minimize_many(value, x0, GFM, seeds=1, processes=1, max_evals=20),
+        lambda: gs.minimize_many(value, x0, GFM, seeds=1, workers=1, max_evals=20),
         lambda: gs.theory.estimate(gs.Deterministic(value), x0),
     ):
         with pytest.raises(TypeError, match=r"^x0 must be a vector of real numbers.*, got [^\n]*\.$"):

@@ -175,8 +175,8 @@ def test_a_gradient_of_many_variables_is_asked_in_parts():
     np.testing.assert_allclose(run.state.gradient, -np.ones(d), rtol=1e-4)
 
 
-@pytest.mark.parametrize("memory", [None, 5])
-def test_a_run_that_is_written_down_after_every_query_is_the_same_to_the_last_bit(memory):
+@pytest.mark.parametrize(("function", "memory"), [(rosenbrock, None), (rosenbrock, 5), (l1, None), (l1, 5)])
+def test_a_run_that_is_written_down_after_every_query_is_the_same_to_the_last_bit(function, memory):
     """Every phase, searches and gradients that are half done included: plain data holds the whole run."""
     method = gs.BFGS(radius=1.0, memory=memory)
 
@@ -185,10 +185,11 @@ def test_a_run_that_is_written_down_after_every_query_is_the_same_to_the_last_bi
 
     phases = set()
     whole = method.start(START, rng=5)
-    play(whole, rosenbrock, 1500, limit=2, each=again)
+    play(whole, function, 1500, limit=2, each=again)
     assert {phase for phase, _, _ in phases} == {"value", "gradient", "search"}
-    if memory is None:
+    if memory is None and function is l1:  # the last bits decide, so each where it is sure to happen
         assert any(failed for _, failed, _ in phases)
+    if memory is None and function is rosenbrock:
         assert any(retaken for _, _, retaken in phases)
 
     broken = method.start(START, rng=5)
@@ -199,7 +200,7 @@ def test_a_run_that_is_written_down_after_every_query_is_the_same_to_the_last_bi
         broken.state = unpack(structure, copies)
         broken.context.rng = generator(broken.context.rng.bit_generator.state)
         assert isinstance(broken.state, BFGSState)
-        play(broken, rosenbrock, 1, limit=2)
+        play(broken, function, 1, limit=2)
     np.testing.assert_array_equal(broken.x, whole.x)
     np.testing.assert_array_equal(broken.state.point, whole.state.point)
     assert broken.nfev == whole.nfev
@@ -236,8 +237,8 @@ def test_the_budget_is_exact(budget):
 
 def test_a_larger_budget_goes_on_where_a_smaller_one_ended(tmp_path):
     settings = {"method": gs.BFGS(0.5), "rng": 1}
-    gs.minimize(gs.Deterministic(rosenbrock), START, max_evals=203, checkpoint=tmp_path / "run", **settings)
-    rest = gs.minimize(gs.Deterministic(rosenbrock), START, max_evals=600, checkpoint=tmp_path / "run", **settings)
+    gs.minimize(gs.Deterministic(rosenbrock), START, max_evals=203, journal=tmp_path / "run", **settings)
+    rest = gs.minimize(gs.Deterministic(rosenbrock), START, max_evals=600, journal=tmp_path / "run", **settings)
     whole = gs.minimize(gs.Deterministic(rosenbrock), START, max_evals=600, **settings)
     np.testing.assert_array_equal(rest.x, whole.x)
     assert (rest.nfev, rest.nit) == (whole.nfev, whole.nit)

@@ -247,9 +247,9 @@ def test_a_run_goes_on_bit_for_bit_from_every_phase(kind, share, tmp_path):
     made, limit = [0], int(share * 1500) + 1
     path = tmp_path / "run.npz"
     with pytest.raises(KeyError):
-        run(oracle, np.zeros(D), checkpoint=path)
+        run(oracle, np.zeros(D), journal=path)
     made, limit = [0], -1
-    rest = run(oracle, np.zeros(D), checkpoint=path, rng=None)
+    rest = run(oracle, np.zeros(D), journal=path, rng=None)
     np.testing.assert_array_equal(rest.x, whole.x)
     assert (rest.fun, rest.nit, rest.message) == (whole.fun, whole.nit, whole.message)
 

@@ -235,8 +235,8 @@ def test_why_a_run_cannot_be_compiled_is_said_when_it_is_forced(change, sentence
 def test_a_compiled_run_resumes_bit_for_bit(tmp_path):
     oracle, x0 = least_deviations()
     method, keys = METHODS["gfm+"], {"rng": 0, "compiled": True}
-    gs.minimize(oracle, x0, method, max_iter=77, checkpoint=tmp_path / "run.npz", **keys)
-    rest = gs.minimize(oracle, x0, method, max_iter=200, checkpoint=tmp_path / "run.npz", **keys)
+    gs.minimize(oracle, x0, method, max_iter=77, journal=tmp_path / "run.npz", **keys)
+    rest = gs.minimize(oracle, x0, method, max_iter=200, journal=tmp_path / "run.npz", **keys)
     assert (rest.x == gs.minimize(oracle, x0, method, max_iter=200, **keys).x).all()
 
 
@@ -261,7 +261,7 @@ def test_numba_and_numpy_draw_the_same_numbers(bits):
 def test_many_runs_are_the_runs_one_by_one(oracle):
     x0, seeds, done = np.zeros(7), [3, 1, 4], []
     many = gs.minimize_many(
-        oracle, x0, METHODS["gfm"], seeds=seeds, max_evals=301, processes=2, done=lambda i, _: done.append(i)
+        oracle, x0, METHODS["gfm"], seeds=seeds, max_evals=301, workers=2, done=lambda i, _: done.append(i)
     )
     for seed, result in zip(seeds, many, strict=True):
         assert (result.x == gs.minimize(oracle, x0, METHODS["gfm"], rng=seed, max_evals=301).x).all()
@@ -275,13 +275,13 @@ def test_many_runs_are_the_runs_one_by_one(oracle):
 def test_many_starts_go_with_many_seeds_and_mistakes_are_said():
     starts = np.arange(6.0).reshape(3, 2)
     oracle = gs.Deterministic(lambda x: float(abs(x).sum()))
-    many = gs.minimize_many(oracle, starts, gs.GFM(0.1, 1e-9), seeds=3, max_evals=20, processes=1)
+    many = gs.minimize_many(oracle, starts, gs.GFM(0.1, 1e-9), seeds=3, max_evals=20, workers=1)
     np.testing.assert_allclose(many.x, starts, atol=1e-6)
     for keys, sentence in [
         ({"seeds": 2}, "3 rows for 2 seeds"),
         ({"seeds": []}, "at least one seed"),
         ({"seeds": 3, "rng": 1}, "takes no rng"),
-        ({"seeds": 3, "processes": 0}, "at least 1"),
+        ({"seeds": 3, "workers": 0}, "must be a positive number"),
     ]:
         with pytest.raises((TypeError, ValueError), match=sentence):
             gs.minimize_many(oracle, starts, gs.GFM(0.1, 0.1), max_evals=20, **keys)

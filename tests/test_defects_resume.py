@@ -48,8 +48,8 @@ def test_a_larger_budget_continues_as_if_it_had_been_given_at_once(name, output,
         for first in BUDGETS:
             file = tmp_path / f"{seed}-{first}.npz"
             settings = {"rng": seed, "output": output}
-            gs.minimize(oracle, X0, METHODS[name], max_evals=first, checkpoint=file, **settings)
-            resumed = gs.minimize(oracle, X0, METHODS[name], max_evals=1_503, checkpoint=file, **settings)
+            gs.minimize(oracle, X0, METHODS[name], max_evals=first, journal=file, **settings)
+            resumed = gs.minimize(oracle, X0, METHODS[name], max_evals=1_503, journal=file, **settings)
             straight = gs.minimize(oracle, X0, METHODS[name], max_evals=1_503, **settings)
             assert_same_run(resumed, straight, f"seed {seed}, {first} evaluations first")
 
@@ -64,8 +64,8 @@ def test_criteria_draw_nothing_that_more_iterations_would_miss(name, output, tmp
     for seed in range(5):
         file = tmp_path / f"{seed}.npz"
         settings = {"rng": seed, "output": output, "stop": CRITERION, "max_evals": 10_000}
-        gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_iter=60, checkpoint=file, **settings)
-        resumed = gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_iter=160, checkpoint=file, **settings)
+        gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_iter=60, journal=file, **settings)
+        resumed = gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_iter=160, journal=file, **settings)
         straight = gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_iter=160, **settings)
         assert_same_run(resumed, straight, f"seed {seed}")
 
@@ -77,8 +77,8 @@ def test_criteria_are_checked_where_a_larger_budget_would_check_them(name, outpu
     for seed in range(5):
         file = tmp_path / f"{seed}.npz"
         settings = {"rng": seed, "output": output, "stop": CRITERION}
-        gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_evals=2_003, checkpoint=file, **settings)
-        resumed = gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_evals=8_001, checkpoint=file, **settings)
+        gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_evals=2_003, journal=file, **settings)
+        resumed = gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_evals=8_001, journal=file, **settings)
         straight = gs.minimize(gs.Deterministic(smooth), X0, METHODS[name], max_evals=8_001, **settings)
         assert_same_run(resumed, straight, f"seed {seed}")
 
@@ -88,7 +88,7 @@ def test_a_resumed_run_keeps_about_a_hundred_records(first, tmp_path):
     """The history of a run with a larger budget is as long as that of any other."""
     file = tmp_path / "run.npz"
     for budget in (first, 10_000):
-        res = gs.minimize(gs.Deterministic(smooth), X0, gs.GFM(0.1, 0.001), max_evals=budget, rng=0, checkpoint=file)
+        res = gs.minimize(gs.Deterministic(smooth), X0, gs.GFM(0.1, 0.001), max_evals=budget, rng=0, journal=file)
     assert 90 <= len(res.history.nfev) <= 210
     assert (np.diff(res.history.nfev) > 0).all()
 
@@ -96,7 +96,7 @@ def test_a_resumed_run_keeps_about_a_hundred_records(first, tmp_path):
 def test_a_run_resumed_many_times_keeps_about_a_hundred_records(tmp_path):
     file = tmp_path / "run.npz"
     for budget in range(1_000, 20_001, 1_000):
-        res = gs.minimize(gs.Deterministic(smooth), X0, gs.GFM(0.1, 0.001), max_evals=budget, rng=0, checkpoint=file)
+        res = gs.minimize(gs.Deterministic(smooth), X0, gs.GFM(0.1, 0.001), max_evals=budget, rng=0, journal=file)
     straight = gs.minimize(gs.Deterministic(smooth), X0, gs.GFM(0.1, 0.001), max_evals=20_000, rng=0)
     assert 90 <= len(res.history.nfev) <= 210
     assert_same_run(res, straight, "twenty stages")

@@ -95,8 +95,14 @@ WRONG = [
     (lambda: gs.projection.Knapsack([1, 0]), "weights must be positive numbers, got"),
     (lambda: gs.steps.LinearDecay(-1.0), "step_size must be a positive number, got -1.0"),
     (lambda: gs.steps.HalveOnPlateau(0.1, patience=0), "patience must be a whole number of at least 1, got 0"),
-    (lambda: gs.Checkpoint("/no/such/folder/x.npz"), "folder /no/such/folder does not exist"),
-    (lambda: gs.Checkpoint("x.npz", every=-1), "every must be a number of seconds"),
+    (lambda: gs.minimize(len, [1.0], extend=1), "extend must be True or False, got 1"),
+    (lambda: gs.minimize(len, [1.0], max_time=0), "max_time must be a positive number or None"),
+    (lambda: gs.minimize(len, [1.0], max_fail=-1), "max_fail must be a whole number of at least 0 or None"),
+    (lambda: gs.minimize(len, [1.0], timeout=1.0), "timeout needs workers"),
+    (lambda: gs.minimize(len, [1.0], retries=0.5), "retries must be a whole number"),
+    (lambda: gs.minimize(len, [1.0], journal=7), "journal must be a path or a Journal"),
+    (lambda: gs.Journal("x", sync=-1), "sync must be a number of seconds"),
+    (lambda: gs.Journal("x", snapshots=np.nan), "snapshots must be a number of seconds"),
 ]
 
 

@@ -92,16 +92,16 @@ def test_a_resumed_run_equals_the_uninterrupted_one(name, output, half, tmp_path
     method = replace(ALL[name], **({"epsilon": 1e-3} if name in CERTIFYING else {}))
     whole = gs.minimize(oracle, X0, method, rng=4, **keys)
     path = tmp_path / "run.npz"
-    first = gs.minimize(oracle, X0, method, rng=4, callback=stop, checkpoint=path, **keys)
+    first = gs.minimize(oracle, X0, method, rng=4, callback=stop, journal=path, **keys)
     assert first.status is gs.Status.CALLBACK
     assert first.nfev + first.ngev < 120
-    assert summary(gs.minimize(oracle, X0, method, rng=9, checkpoint=path, **keys)) == summary(whole)
+    assert summary(gs.minimize(oracle, X0, method, rng=None, journal=path, **keys)) == summary(whole)
 
 
 @pytest.mark.parametrize("name", CERTIFYING)
 def test_a_certified_run_that_is_started_again_gives_the_same_result(name, tmp_path):
-    once = gs.minimize(EXACT, X0, CERTIFYING[name], max_evals=20_000, rng=1, checkpoint=tmp_path / "run.npz")
-    again = gs.minimize(EXACT, X0, CERTIFYING[name], max_evals=20_000, checkpoint=tmp_path / "run.npz")
+    once = gs.minimize(EXACT, X0, CERTIFYING[name], max_evals=20_000, rng=1, journal=tmp_path / "run.npz")
+    again = gs.minimize(EXACT, X0, CERTIFYING[name], max_evals=20_000, journal=tmp_path / "run.npz")
     assert once.success
     assert summary(again) == summary(once)
 
@@ -123,8 +123,8 @@ def test_wherever_ctrl_c_hits_the_run_can_go_on(name, at, tmp_path):
 
     path, keys = tmp_path / "run.npz", {"max_iter": 40, "rng": 2}
     oracle = gs.Deterministic(interrupted(kinky), grad=interrupted(kinky_grad))
-    assert gs.minimize(oracle, X0, ALL[name], checkpoint=path, **keys).status is gs.Status.INTERRUPTED
-    rest = gs.minimize(EXACT, X0, ALL[name], checkpoint=path, **keys)
+    assert gs.minimize(oracle, X0, ALL[name], journal=path, **keys).status is gs.Status.INTERRUPTED
+    rest = gs.minimize(EXACT, X0, ALL[name], journal=path, **keys)
     whole = gs.minimize(EXACT, X0, ALL[name], **keys)
     assert (rest.x == whole.x).all()
     assert rest.nit == whole.nit

@@ -210,7 +210,7 @@ def test_a_run_stopped_within_a_gradient_goes_on_with_a_larger_budget(name, tmp_
     whole = gs.minimize(oracle, far, EVERY[name], max_evals=900, rng=0, output="last")
     file = tmp_path / "run"
     for budget in (100, 101, 104, 200, 900):
-        part = gs.minimize(oracle, far, EVERY[name], max_evals=budget, rng=0, output="last", checkpoint=file)
+        part = gs.minimize(oracle, far, EVERY[name], max_evals=budget, rng=0, output="last", journal=file)
         assert part.nfev <= budget
     np.testing.assert_array_equal(part.x, whole.x)
     assert (part.nfev, part.nit) == (whole.nfev, whole.nit)

@@ -5,6 +5,7 @@ session keeps the promises for all of them.
 """
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ import goldstein as gs
 from goldstein import arguments
 from goldstein.methods import METHODS, resolve
 from goldstein.oracle import Answer
-from goldstein.run.checkpoint import Checkpoint
+from goldstein.run.journal import Journal
 from goldstein.run.lockstep import lockstep
 from goldstein.run.session import Session
 
@@ -186,17 +187,18 @@ def together(oracle):
 def in_lockstep(method, function, oracle, seed, settings):
     settings = dict(settings)
     stop = settings.pop("stop", None)
-    checkpoint = settings.pop("checkpoint", None)
+    path = settings.pop("journal", None)
 
     def session(number, file):
         criteria = () if stop is None else (stop,)
         rng = arguments.generator(number)
-        return Session(method, X0, oracle, rng=rng, stop=criteria, checkpoint=file, **settings)
+        return Session(method, X0, oracle, rng=rng, stop=criteria, journal=file, **settings)
 
-    again = checkpoint is not None and checkpoint.exists()
-    sessions = [session(seed, None if checkpoint is None else Checkpoint(checkpoint)), session(seed + 1, None)]
+    again = path is not None and path.exists()
     ended = {}
-    lockstep(sessions, together(oracle), lambda one, result: ended.update({id(one): result}), rows=7)
+    with nullcontext() if path is None else Journal(path) as journal:
+        sessions = [session(seed, journal), session(seed + 1, None)]
+        lockstep(sessions, together(oracle), lambda one, result: ended.update({id(one): result}), rows=7)
     total = sum(one.counted for one in sessions)
     assert again or int(function.calls[0]) == total
     first = ended[id(sessions[0])]
@@ -288,8 +290,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(driver, name, tmp_path):
         if result.nit >= half:
             raise StopIteration
 
-    play(driver, name, checkpoint=tmp_path / "run", callback=stop)
-    rest = play(driver, name, checkpoint=tmp_path / "run")
+    play(driver, name, journal=tmp_path / "run", callback=stop)
+    rest = play(driver, name, journal=tmp_path / "run")
     np.testing.assert_array_equal(rest.result.x, whole.result.x)
     assert (rest.result.fun, rest.result.nfev, rest.result.nit) == (
         whole.result.fun,

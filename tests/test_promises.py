@@ -132,7 +132,7 @@ def test_where_pieces_of_a_chunk_end_changes_nothing(monkeypatch):
 @pytest.mark.parametrize("method", [gs.GFM(0.01, 0.01), gs.GFMPlus(0.01, 0.01, 3, 2), gs.ZOO2NC(0.5, 5), "auto"])
 def test_a_run_that_fails_is_resumed_as_it_ended(method, tmp_path):
     calls = [
-        gs.minimize(lambda x: np.nan, X0, method, max_evals=3000, rng=0, checkpoint=tmp_path / "run").nfev
+        gs.minimize(lambda x: np.nan, X0, method, max_evals=3000, rng=0, journal=tmp_path / "run").nfev
         for _ in range(3)
     ]
     assert len(set(calls)) == 1
@@ -297,7 +297,7 @@ def test_ctrl_c_in_one_of_many_runs_is_meant_for_all():
             raise KeyboardInterrupt
         return float(abs(x).sum())
 
-    runs = gs.minimize_many(gs.Deterministic(f), X0, gs.GFM(0.1, 0.01), seeds=5, processes=1, max_evals=100)
+    runs = gs.minimize_many(gs.Deterministic(f), X0, gs.GFM(0.1, 0.01), seeds=5, workers=1, max_evals=100)
     assert [run.status for run in runs] == [Status.MAX_EVALS, Status.INTERRUPTED]
 
 

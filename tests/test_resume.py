@@ -1,10 +1,9 @@
-"""A resumed run equals the uninterrupted one bit for bit, and a checkpoint on disk is always a whole one.
+"""A resumed run equals the uninterrupted one bit for bit; tests/test_journal.py is about the file itself.
 
 This file is also the program of the other processes that its tests start: `python test_resume.py rest folder`.
 """
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein import Checkpoint, Status
+from goldstein import Journal, Status
 from goldstein.methods import resolve
 from goldstein.steps import HalveOnPlateau, InverseSqrt, LinearDecay
 
@@ -82,7 +81,6 @@ def _cases() -> dict[str, tuple[gs.Method, str | None, str, str]]:
 
 
 CASES = _cases()
-ONE = next(case for case in CASES if case.startswith("gfm+-sqrt") and "-limit-" in case)
 
 
 def stop_halfway(intermediate_result) -> None:
@@ -98,7 +96,7 @@ def play(case: str, part: str, path: Path | None = None) -> dict[str, str]:
         limits = {"max_iter": HALF}
     callback = stop_halfway if part == "half" and how != "limit" else None
     return summary(
-        gs.minimize(FUNCTIONS[function], X0, method, output=output, callback=callback, checkpoint=path, rng=5, **limits)
+        gs.minimize(FUNCTIONS[function], X0, method, output=output, callback=callback, journal=path, rng=5, **limits)
     )
 
 
@@ -132,66 +130,73 @@ def test_a_run_resumed_in_another_process_equals_the_uninterrupted_one(case, res
 
 @pytest.mark.parametrize("function", ["bare", "sum"])
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_every_checkpoint_on_the_way_leads_to_the_same_end(tmp_path, function, output):
-    path, copies = tmp_path / "run.npz", []
+def test_every_journal_on_the_way_leads_to_the_same_end(tmp_path, function, output):
+    """With its snapshot or without: a snapshot is only a cache."""
+    path = tmp_path / "run"
+    copies = []
 
     def keep(intermediate_result):
-        if path.exists():
-            copies.append(shutil.copy(path, tmp_path / f"{len(copies)}.npz"))
+        copy = shutil.copy(path, tmp_path / str(len(copies)))
+        if len(copies) % 2 and (tmp_path / "run.snapshot").exists():
+            shutil.copy(tmp_path / "run.snapshot", f"{copy}.snapshot")
+        copies.append(copy)
 
     settings = {"max_evals": 2000, "stop": gs.stop.Target(2.2, samples=20), "output": output, "rng": 0}
     method = gs.GFM(0.1, 0.01, 2)
-    res = gs.minimize(FUNCTIONS[function], X0, method, checkpoint=Checkpoint(path, every=0), callback=keep, **settings)
+    res = gs.minimize(FUNCTIONS[function], X0, method, journal=Journal(path, snapshots=0), callback=keep, **settings)
     assert res.status is Status.CRITERION or output == "random"
     assert res.nfev_diagnostic > 1
     assert len(copies) > 5
-    for copy in [copies[0], copies[len(copies) // 2], *copies[-3:]]:
-        again = gs.minimize(FUNCTIONS[function], X0, method, checkpoint=copy, **settings)
+    for copy in [copies[0], *copies[len(copies) // 2 :][:2], *copies[-4:]]:
+        again = gs.minimize(FUNCTIONS[function], X0, method, journal=copy, **settings)
         assert summary(again) == summary(res)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "-plateau-" in case])
 def test_a_finished_run_that_is_started_again_gives_the_same_result(case, tmp_path):
-    once = play(case, "whole", tmp_path / "run.npz")
-    assert play(case, "rest", tmp_path / "run.npz") == once
+    once = play(case, "whole", tmp_path / "run.journal")
+    assert play(case, "rest", tmp_path / "run.journal") == once
 
 
 def test_a_run_that_reached_its_target_does_not_go_on_when_started_again(tmp_path):
-    keys = {"max_evals": 4000, "stop": gs.stop.Target(2.2), "rng": 0, "checkpoint": tmp_path / "run.npz"}
+    keys = {"max_evals": 4000, "stop": gs.stop.Target(2.2), "rng": 0, "journal": tmp_path / "run.journal"}
     first, again = (summary(gs.minimize(FUNCTIONS["bare"], X0, gs.GFM(0.1, 0.01), **keys)) for _ in range(2))
     assert first["status"] == "CRITERION"
     assert again == first
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_the_seed_is_in_the_checkpoint(tmp_path, output):
+def test_the_seed_is_in_the_journal(tmp_path, output):
     method = gs.GFM(0.1, 0.01)
+    path = tmp_path / "run"
     whole = gs.minimize(FUNCTIONS["sum"], X0, method, max_iter=200, output=output, rng=1)
-    for other in (None, 2, 3):  # a resumed run needs no rng, and does not mind another
-        path = tmp_path / f"{other}.npz"
-        keys = {"max_iter": 200, "output": output, "checkpoint": path}
-        gs.minimize(FUNCTIONS["sum"], X0, method, callback=stop_halfway, rng=1, **keys)
-        assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, rng=other, **keys)) == summary(whole)
+    keys = {"max_iter": 200, "output": output, "journal": path}
+    gs.minimize(FUNCTIONS["sum"], X0, method, callback=stop_halfway, rng=1, **keys)
+    for other in (2, np.random.default_rng(3)):
+        with pytest.raises(ValueError, match="a run with another rng; give the same seed, or rng=None"):
+            gs.minimize(FUNCTIONS["sum"], X0, method, rng=other, **keys)
+    assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, rng=None, **keys)) == summary(whole)
+    assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, rng=1, **keys)) == summary(whole)
 
 
 @pytest.mark.parametrize("method", [gs.GFM(0.1, 0.01, 10), gs.GFMPlus(0.1, 0.01, 5, 4)], ids=["gfm", "gfm+"])
 @pytest.mark.parametrize("half", range(200, 216, 3))
 def test_a_budget_can_be_raised_wherever_it_ended(tmp_path, method, half):
     whole = gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=500, rng=0)
-    gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=half, rng=0, checkpoint=tmp_path / "run.npz")
-    rest = gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=500, rng=0, checkpoint=tmp_path / "run.npz")
+    gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=half, rng=0, journal=tmp_path / "run.journal")
+    rest = gs.minimize(FUNCTIONS["bare"], X0, method, max_evals=500, rng=0, journal=tmp_path / "run.journal")
     assert (rest.x == whole.x).all()
     assert (rest.nfev, rest.nit, rest.fun) == (whole.nfev, whole.nit, whole.fun)
 
 
 @pytest.mark.parametrize("function", ["deterministic", "sum"])
-def test_a_budget_below_what_was_used_asks_for_nothing_more(tmp_path, function):
-    path = tmp_path / "run.npz"
-    first = gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), max_evals=500, rng=0, checkpoint=path)
-    res = gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), max_evals=100, rng=0, checkpoint=path)
-    assert res.nit == first.nit
-    assert res.nfev <= first.nfev
-    assert res.status is Status.MAX_EVALS
+@pytest.mark.parametrize("name", ["max_evals", "max_iter"])
+def test_a_smaller_limit_is_refused(tmp_path, function, name):
+    path = tmp_path / "run"
+    limits = {"max_evals": 500, "max_iter": 200}
+    gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), rng=0, journal=path, **limits)
+    with pytest.raises(ValueError, match=rf"a run with {name}={limits[name]}, and 100 is less"):
+        gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), rng=0, journal=path, **(limits | {name: 100}))
 
 
 BIT_GENERATORS = ["PCG64", "PCG64DXSM", "SFC64", "MT19937", "Philox"]
@@ -204,7 +209,7 @@ def test_any_bit_generator_of_numpy_can_be_resumed(tmp_path, bits):
 
     keys = {"max_iter": 2 * HALF, "output": "random"}
     whole = gs.minimize(FUNCTIONS["sum"], X0, METHODS["gfm+"](0.01), rng=rng(), **keys)
-    keys["checkpoint"] = tmp_path / "run.npz"
+    keys["journal"] = tmp_path / "run.journal"
     gs.minimize(FUNCTIONS["sum"], X0, METHODS["gfm+"](0.01), rng=rng(), callback=stop_halfway, **keys)
     assert summary(gs.minimize(FUNCTIONS["sum"], X0, METHODS["gfm+"](0.01), rng=rng(), **keys)) == summary(whole)
 
@@ -220,87 +225,54 @@ def test_the_same_seed_gives_the_same_result_however_numpy_prints(bits):
         assert run() == usual
 
 
+def half_of(x):
+    return 0.5 * x
+
+
 OTHERS = {
     "method": {"method": gs.GFM(0.2, 0.01)},
     "x0": {"x0": X0 + 1},
-    "limits": {"method": gs.GFM(0.1, LinearDecay(0.01)), "max_iter": 41},
     "oracle": {"fun": FUNCTIONS["deterministic"]},
+    "args": {"fun": gs.FiniteSum(value, 1000, args=(3.0,))},
     "output": {"output": "average"},
-    "x_scale": {"x0": 0 * X0, "x_scale": 2.0},
+    "x_scale": {"x_scale": 2.0, "x0": 2 * X0},
     "bounds": {"bounds": [(-3, 3)] * 4},
+    "stop": {"stop": gs.stop.Target(-100.0)},
+    "stationarity": {"stationarity": (0.1, 0.2)},
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_the_checkpoint_of_another_run_is_refused_in_one_sentence(tmp_path, name):
+def test_the_journal_of_another_run_is_refused_in_one_sentence(tmp_path, name):
+    path = tmp_path / "run"
     base = {"fun": FUNCTIONS["sum"], "x0": X0, "method": gs.GFM(0.1, 0.01), "max_iter": 40, "rng": 0}
-    base |= {key: value for key, value in OTHERS[name].items() if key == "method" and name == "limits"}
-    base |= {"x0": 0 * X0} if name == "x_scale" else {}
-    gs.minimize(**base, checkpoint=tmp_path / "run.npz")
-    before = (tmp_path / "run.npz").read_bytes()
-    with pytest.raises(ValueError, match=rf"belongs to another run: its {name} ") as caught:
-        gs.minimize(**(base | OTHERS[name]), checkpoint=tmp_path / "run.npz")
-    assert str(caught.value).count("\n") == 0
-    assert (tmp_path / "run.npz").read_bytes() == before
-
-
-def test_a_checkpoint_holds_plain_data_only(tmp_path):
-    gs.minimize(FUNCTIONS["sum"], X0, METHODS["ws-gfm+"](0.01), max_iter=50, rng=0, checkpoint=tmp_path / "run.npz")
-    with np.load(tmp_path / "run.npz", allow_pickle=False) as file:
-        assert all(file[name].dtype.kind in "fiu" for name in file.files)
-        assert isinstance(json.loads(file["json"].tobytes()), dict)
-
-
-def _disk_full(*args, **kwargs):
-    if hasattr(args[0], "write"):
-        args[0].write(b"PK\x03\x04 the first bytes of an archive")
-    raise OSError("disk full")
-
-
-@pytest.mark.parametrize("where", ["numpy.savez", "os.fsync", "os.replace"])
-def test_a_failure_while_saving_leaves_the_checkpoint_before_it(tmp_path, monkeypatch, where):
-    path = tmp_path / "run.npz"
-    play(ONE, "half", path)
+    gs.minimize(**base, journal=path)
     before = path.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(where, _disk_full)
-        with pytest.raises(OSError, match="disk full"):
-            play(ONE, "rest", path)
+    with pytest.raises(ValueError, match=rf"the journal of another run: its {name} was ") as caught:
+        gs.minimize(**(base | OTHERS[name]), journal=path)
+    assert str(caught.value).count("\n") == 0
     assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
-    assert play(ONE, "rest", path) == play(ONE, "whole")
 
 
-def test_a_process_killed_while_saving_leaves_the_checkpoint_before_it(tmp_path):
-    killed = other_process("die-in-save", tmp_path / "run.npz")
-    assert killed.returncode == 7, killed.stderr
-    assert len(list(tmp_path.iterdir())) == 2  # the checkpoint and what was left half-written
-    assert play(ONE, "rest", tmp_path / "run.npz") == play(ONE, "whole")
+def test_another_projection_callable_is_refused(tmp_path):
+    path = tmp_path / "run"
+    base = {"fun": FUNCTIONS["sum"], "x0": X0, "method": gs.GFM(0.1, 0.01), "max_iter": 40, "rng": 0, "journal": path}
+    gs.minimize(**base, projection=half_of)
+    with pytest.raises(ValueError, match="the journal of another run: its bounds was"):
+        gs.minimize(**base, projection=np.abs)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
-def test_a_damaged_file_is_named_and_left_alone(tmp_path, share):
-    path = tmp_path / "run.npz"
-    play(ONE, "half", path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match=r"run\.npz is not a goldstein checkpoint, or it is damaged"):
-        play(ONE, "rest", path)
-    assert len(path.read_bytes()) == int(share * len(whole))
-
-
-def test_a_file_of_another_kind_or_format_is_refused(tmp_path):
-    np.savez(tmp_path / "other.npz", x=X0)
-    with pytest.raises(ValueError, match="not a goldstein checkpoint"):
-        Checkpoint(tmp_path / "other.npz").load()
-    np.savez(tmp_path / "newer.npz", json=np.frombuffer(b'{"format": 999}', np.uint8))
-    with pytest.raises(ValueError, match="has checkpoint format 999"):
-        Checkpoint(tmp_path / "newer.npz").load()
+def test_steps_planned_for_a_budget_are_not_planned_again_for_another(tmp_path):
+    path = tmp_path / "run"
+    method = gs.GFM(0.1, LinearDecay(0.01))
+    gs.minimize(FUNCTIONS["sum"], X0, method, max_iter=40, rng=0, journal=path)
+    with pytest.raises(ValueError, match="planned for max_iter=40, so it cannot become one of 41: give extend=True"):
+        gs.minimize(FUNCTIONS["sum"], X0, method, max_iter=41, rng=0, journal=path)
 
 
 @pytest.mark.parametrize("function", ["bare", "sum"])
 def test_ctrl_c_returns_the_run_so_far_and_saves_it(tmp_path, function):
-    path = tmp_path / "run.npz"
+    path = tmp_path / "run.journal"
     command = [sys.executable, __file__, "interrupted", str(path), function]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "inside the function\n"
@@ -311,7 +283,7 @@ def test_ctrl_c_returns_the_run_so_far_and_saves_it(tmp_path, function):
     assert not answer["success"]
     assert answer["nit"] > 5
     whole = gs.minimize(FUNCTIONS[function], X0, METHODS["gfm"](0.01), rng=0, max_evals=301)
-    rest = gs.minimize(FUNCTIONS[function], X0, METHODS["gfm"](0.01), rng=0, max_evals=301, checkpoint=path)
+    rest = gs.minimize(FUNCTIONS[function], X0, METHODS["gfm"](0.01), rng=0, max_evals=301, journal=path)
     assert summary(rest) == summary(whole)
 
 
@@ -321,7 +293,7 @@ def test_ctrl_c_returns_the_run_so_far_and_saves_it(tmp_path, function):
     "make", [*METHODS.values(), *METHODS_WITHOUT_RULE.values()], ids=[*METHODS, *METHODS_WITHOUT_RULE]
 )
 def test_wherever_ctrl_c_hits_the_resumed_run_equals_the_uninterrupted_one(tmp_path, make, limits, at):
-    calls, path = 0, tmp_path / "run.npz"
+    calls, path = 0, tmp_path / "run.journal"
     method, keys = make(0.01), {"rng": 0, "output": "average"} | limits
     whole = gs.minimize(FUNCTIONS["sum"], X0, method, **keys)
     at = whole.nfev + whole.ngev if at == "last value" else at
@@ -338,11 +310,11 @@ def test_wherever_ctrl_c_hits_the_resumed_run_equals_the_uninterrupted_one(tmp_p
             raise KeyboardInterrupt
 
     oracle = gs.FiniteSum(interrupted, 1000, grad=lambda x, i: interrupted(x, i) * 0 + gradient(x, i))
-    res = gs.minimize(oracle, X0, method, callback=callback, checkpoint=path, **keys)
+    res = gs.minimize(oracle, X0, method, callback=callback, journal=path, **keys)
     assert res.status is Status.INTERRUPTED
     assert res.nfev + res.ngev == calls
     assert path.exists()
-    assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, checkpoint=path, **keys)) == summary(whole)
+    assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, journal=path, **keys)) == summary(whole)
 
 
 def test_ctrl_c_while_a_target_is_confirmed_does_not_lose_the_confirmation(tmp_path):
@@ -359,24 +331,12 @@ def test_ctrl_c_while_a_target_is_confirmed_does_not_lose_the_confirmation(tmp_p
                 raise KeyboardInterrupt
             return value(x, i)
 
-        gs.minimize(gs.FiniteSum(interrupted, 1000), X0, method, checkpoint=path, **keys)
-        assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, checkpoint=path, **keys)) == summary(whole)
+        gs.minimize(gs.FiniteSum(interrupted, 1000), X0, method, journal=path, **keys)
+        assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, journal=path, **keys)) == summary(whole)
 
 
 def _rest(folder: str) -> None:
     print(json.dumps({case: play(case, "rest", Path(folder) / case) for case in CASES}))
-
-
-def _die_in_save(path: str) -> None:
-    play(ONE, "half", Path(path))
-
-    def savez(file, **arrays):
-        file.write(b"PK\x03\x04 the first bytes of an archive")
-        file.flush()
-        os._exit(7)
-
-    np.savez = savez
-    play(ONE, "rest", Path(path))
 
 
 def _interrupted(path: str, function: str) -> None:
@@ -392,9 +352,9 @@ def _interrupted(path: str, function: str) -> None:
         return value(*args)
 
     fun = gs.FiniteSum(slow, 1000) if function == "sum" else slow
-    res = gs.minimize(fun, X0, METHODS["gfm"](0.01), max_evals=301, rng=0, checkpoint=path)
+    res = gs.minimize(fun, X0, METHODS["gfm"](0.01), max_evals=301, rng=0, journal=path)
     print(json.dumps({"calls": calls, "status": res.status.name} | {k: res[k] for k in ("nfev", "nit", "success")}))
 
 
 if __name__ == "__main__":
-    {"rest": _rest, "die-in-save": _die_in_save, "interrupted": _interrupted}[sys.argv[1]](*sys.argv[2:])
+    {"rest": _rest, "interrupted": _interrupted}[sys.argv[1]](*sys.argv[2:])

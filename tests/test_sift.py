@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from numba import njit
 
 import goldstein as gs
+from goldstein.compiled.sift import random_order
 from goldstein.estimate import sift
 from goldstein.methods.sift import SiftState
 from goldstein.problems import capped_ridge, l1, ridge
+from goldstein.run.snapshot import read_snapshot
 from goldstein.testing import check_method
 
 
@@ -386,13 +388,14 @@ def test_a_run_that_was_broken_off_inside_a_bisection_goes_on_bit_for_bit(batch,
     whole = gs.minimize(Counted().oracle, X0, method, max_evals=500, rng=4)
     inside = 0
     for breaks_at in range(40, 80, 3):
-        path = tmp_path / f"{breaks_at}.npz"
-        part = gs.minimize(Counted(breaks_at).oracle, X0, method, max_evals=500, rng=4, checkpoint=path)
+        path = tmp_path / str(breaks_at)
+        journal = gs.Journal(path, snapshots=0)
+        part = gs.minimize(Counted(breaks_at).oracle, X0, method, max_evals=500, rng=4, journal=journal)
         assert part.status is gs.Status.INTERRUPTED
-        state = gs.Checkpoint(path).load().state
+        state = read_snapshot(journal.snapshot_path).state
         assert isinstance(state, SiftState)
         inside += state.sifting is not None
-        rest = gs.minimize(Counted().oracle, X0, method, max_evals=500, checkpoint=path)
+        rest = gs.minimize(Counted().oracle, X0, method, max_evals=500, journal=path)
         np.testing.assert_array_equal(rest.x, whole.x)
         assert (rest.fun, rest.nfev, rest.nit) == (whole.fun, whole.nfev, whole.nit)
     assert inside >= 5
@@ -526,7 +529,12 @@ def jitted_exact(x, a, calls, edge, single):
 @pytest.mark.parametrize(("edge", "single"), [(np.inf, False), (0.2, False), (np.inf, True)])
 @pytest.mark.parametrize(
     "method",
-    [gs.Sift(0.5), gs.Sift(0.5, batch_size=4, tolerance=0.3), gs.Sift(0.5, batch_size=7, cap=4, decay=0.0)],
+    [
+        gs.Sift(0.5),
+        gs.Sift(0.01, growth=2.0),
+        gs.Sift(0.5, batch_size=4, tolerance=0.3),
+        gs.Sift(0.5, batch_size=7, cap=4, decay=0.0),
+    ],
     ids=repr,
 )
 def test_machine_code_makes_the_same_run_to_the_last_bit(method, edge, single, exact):
@@ -550,3 +558,11 @@ def test_machine_code_makes_the_same_run_to_the_last_bit(method, edge, single, e
 def test_a_smoothing_radius_has_no_machine_code():
     oracle = gs.FiniteSum(jitted, 3, (np.ones((3, 5)), np.zeros(1, np.int64), np.inf, False))
     assert gs.Sift(0.5, rho=0.1).kernel(oracle) == "The compiled loop of sift walks from x itself, with rho = 0."
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 1000, 30_000])
+def test_the_random_order_of_the_loop_is_the_stable_one_of_the_plain_path(n):
+    for seed in range(5):
+        order = np.empty(n, np.int64)
+        random_order(np.random.default_rng(seed), order)
+        np.testing.assert_array_equal(order, np.argsort(np.random.default_rng(seed).random(n), kind="stable"))

@@ -18,7 +18,7 @@ pytest.importorskip("numba")
 
 from goldstein import datasets
 from goldstein.problems import capped_l1_svm
-from studies import defaults
+from studies import bars, defaults
 from studies.attack import curves
 from studies.scaling import planned, tuned
 from studies.scaling.problems import TERRAINS
@@ -197,6 +197,21 @@ def test_the_page_of_the_defaults_is_made_of_the_committed_rows():
     recorded = committed("defaults.json")
     page = (ROOT / "docs" / "defaults.md").read_text()
     assert page == defaults.page(recorded["rows"], recorded["command"])
+
+
+def test_every_bar_that_was_set_for_the_default_has_a_committed_row_that_meets_it():
+    rows = committed("bars.json")["rows"]
+    assert [row["case"] for row in rows] == [case.name for case in bars.cases()]
+    assert [row["bar"] for row in rows] == [case.bar for case in bars.cases()]
+    assert all(row["passed"] for row in rows)
+    assert (ROOT / "docs" / "bars.md").read_text() == bars.page(rows)
+
+
+def test_the_curves_of_the_default_have_no_hump():
+    """The loss at the present point, mean over seeds, rises nowhere by more than 0.5 % of what it falls in all."""
+    for name, part in committed("svm/results.json")["datasets"].items():
+        mean = np.array(part["methods"]["auto"]["curve"]["mean"], dtype=float)
+        assert np.diff(mean).max() <= 0.005 * (mean[0] - mean[-1]), name
 
 
 # Outside the wheel

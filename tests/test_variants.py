@@ -160,8 +160,8 @@ def test_ask_and_tell_is_minimize(method):
 def test_a_resumed_run_equals_an_uninterrupted_one(method, tmp_path):
     library, file = ORACLES["finite-sum"][0], tmp_path / "run.npz"
     whole = gs.minimize(library, X0, method, max_iter=40, rng=12)
-    gs.minimize(library, X0, method, max_iter=17, rng=12, checkpoint=file)
-    resumed = gs.minimize(library, X0, method, max_iter=40, rng=12, checkpoint=file)
+    gs.minimize(library, X0, method, max_iter=17, rng=12, journal=file)
+    resumed = gs.minimize(library, X0, method, max_iter=40, rng=12, journal=file)
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert (resumed.nfev, resumed.nit) == (whole.nfev, 40)
 

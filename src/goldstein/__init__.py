@@ -1,5 +1,6 @@
 """Minimise noisy, nonsmooth, nonconvex functions from their values alone, and say how stationary the answer is."""
 
+import logging
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     )
     from goldstein.minimize import minimize, scipy_method
     from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Query, Seeded, Unreplayable
-    from goldstein.run.checkpoint import Checkpoint
+    from goldstein.run.journal import Journal
     from goldstein.run.result import Result, Status
     from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_norm, value_gap_bound
 
@@ -47,12 +48,12 @@ __all__ = [
     "SINGD",
     "ZOO2NC",
     "BlockCMA",
-    "Checkpoint",
     "CuttingPlane",
     "Deterministic",
     "Expectation",
     "FiniteSum",
     "GFMPlus",
+    "Journal",
     "ManyResults",
     "Method",
     "Needs",
@@ -92,7 +93,7 @@ _HOMES = {
     ),
     "goldstein.minimize": "minimize scipy_method",
     "goldstein.oracle": "Deterministic Expectation FiniteSum Oracle Query Seeded Unreplayable",
-    "goldstein.run.checkpoint": "Checkpoint",
+    "goldstein.run.journal": "Journal",
     "goldstein.run.result": "Result Status",
     "goldstein.stationarity": "certify min_norm_hull smoothed_gradient_norm value_gap_bound",
 }
@@ -124,3 +125,4 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+logging.getLogger("goldstein").addHandler(logging.NullHandler())  # what is heard is for the application to say

@@ -73,6 +73,13 @@ def optional_count(name: str, value: Any, least: int = 1) -> int | None:
     return None if value is None else _whole(name, value, least, f"a whole number of at least {least} or None")
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise _wrong(TypeError, name, "True or False", value)
+    return bool(value)
+
+
 def one_of(name: str, value: Any, names: Collection[str]) -> str:
     """Return one of some names."""
     return _named(name, value, names, "one of")

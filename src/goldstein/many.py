@@ -1,10 +1,19 @@
-"""Many runs at once: the same problem with different seeds, on all cores."""
+"""Many runs at once: the same problem with different seeds, on all cores or on any workers.
+
+To the workers a run is a row of a query: the gatherer hands it out and does it again when the machine has lost it.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +23,23 @@ from goldstein import arguments
 from goldstein.compiled import is_jitted
 from goldstein.methods import Method
 from goldstein.minimize import minimize
-from goldstein.oracle import Array, Oracle
+from goldstein.oracle import Answer, Array, Oracle, Query
+from goldstein.oracle.evaluate import check_workers, crew_of
+from goldstein.oracle.executor import Submitting
+from goldstein.oracle.gather import Gatherer
+from goldstein.oracle.oracles import Meter
+from goldstein.oracle.parts import Crew, Done, Part
+from goldstein.oracle.pool import Pool
 from goldstein.run.history import COLUMNS
 from goldstein.run.result import Result, Status
+
+REFUSED = {
+    "rng": "each run has its own seed",
+    "processes": "workers= says how many runs are done at a time",
+    "progress": "done= is called as each run ends",
+    "timeout": "the runs are done by workers, and evaluations within a run by whoever does that",
+    "checkpoint": "journal= is a folder that keeps every value of every run",
+}
 
 
 class ManyResults(list[Result]):
@@ -54,18 +77,75 @@ class ManyResults(list[Result]):
         return stacked
 
 
-_work: Callable[[int], Result] | None = None
+@dataclass(eq=False)
+class Ended(Answer):
+    """The answer of a worker who has done some runs: their results."""
+
+    results: tuple[Result, ...] = ()
 
 
-def _set_work(work: Callable[[int], Result]) -> None:
-    """Give a pool's process its work once; with forked processes nothing has to be pickled."""
-    global _work
-    _work = work
+@dataclass
+class Runs:
+    """What workers are employed for: a row of the query is a run, and its point says which."""
+
+    fun: Any
+    starts: Array
+    method: str | Method
+    seeds: list[int]
+    folder: Path | None
+    kwargs: dict[str, Any]
+
+    def __call__(self, part: Part, meter: Meter | None = None) -> Done:
+        """Do the runs of a part; it never raises, like the `Task` of an oracle."""
+        meter = Meter() if meter is None else meter
+        begun = time.perf_counter()
+        results = []
+        try:
+            for index in part.query.points[:, 0].astype(int).tolist():
+                meter.started += 1
+                results.append(self.run(index))
+        except BaseException as error:
+            return Done(part.place, meter.started, error=error, traceback=traceback.format_exc())
+        answer = Ended(np.zeros(len(results)), results=tuple(results))
+        return Done(part.place, meter.started, answer, seconds=time.perf_counter() - begun)
+
+    def run(self, index: int) -> Result:
+        """Return the run of one seed; what its journal holds is not asked for again."""
+        seed = self.seeds[index]
+        start = self.starts[index] if self.starts.ndim == 2 else self.starts
+        journal = None if self.folder is None else self.folder / f"seed-{seed}.journal"
+        return minimize(self.fun, start, self.method, rng=seed, journal=journal, **self.kwargs)
 
 
-def _do_work(index: int) -> Result:
-    assert _work is not None
-    return _work(index)
+class Arrivals:
+    """Takes the results of runs as they arrive; see `Ledger`."""
+
+    def __init__(self, seeds: list[int], done: Callable[[int, Result], Any] | None) -> None:
+        self.results: list[Result | None] = [None] * len(seeds)
+        self._seeds = seeds
+        self._done = done
+
+    def begun(self, first: int, rows: int) -> None:
+        """Nothing is to be said of runs that begin."""
+
+    def not_begun(self, rows: int) -> None:
+        """Nor of those that do not."""
+
+    def told(self, first: int, answer: Answer) -> None:
+        """Keep the results of runs from the one with index `first` on."""
+        if not isinstance(answer, Ended):  # what the gatherer puts in the place of a row that was lost too often
+            raise RuntimeError(
+                f"The run with seed {self._seeds[first]} took its worker with it each time that it was begun; see "
+                "whether a worker can do it at all."
+            )
+        for index, result in enumerate(answer.results, first):
+            self.keep(index, result)
+
+    def keep(self, index: int, result: Result) -> None:
+        """Keep the result of one run."""
+        self.results[index] = result
+        if self._done is not None:
+            self._done(index, result)
 
 
 def minimize_many(
@@ -74,11 +154,12 @@ def minimize_many(
     method: str | Method = "auto",
     *,
     seeds: int | Iterable[int],
-    processes: int | None = None,
+    workers: Any = None,
+    journal: str | os.PathLike[str] | None = None,
     done: Callable[[int, Result], Any] | None = None,
     **kwargs: Any,
 ) -> ManyResults:
-    """Run `minimize` once for each seed, on all cores.
+    """Run `minimize` once for each seed, on all cores or on any workers.
 
     Compiled runs share the process (they release Python's lock); others run in processes of their own. Each run is
     the one that `minimize` gives with that seed.
@@ -91,12 +172,17 @@ def minimize_many(
         One start point for all runs, or one for each.
     seeds : int or sequence of int
         The seeds; a number k means 0, …, k − 1.
-    processes : int, optional
-        How many runs at a time; None: as many as there are cores.
+    workers : int, executor, map-like callable or crew, optional
+        Who does the runs, each of them one run at a time: a number of them on this machine (None, −1: as many as there
+        are cores), or whatever `minimize` takes as `workers`. The run of a worker who dies is done again.
+    journal : path, optional
+        Folder for a journal of each run, `seed-….journal`. When it holds some of this sweep, that goes on where it was:
+        what a run was told is not asked for again, and a run that has ended is only read.
     done : callable, optional
         `done(index, result)` is called as each run ends, for progress.
     **kwargs
-        Further arguments of `minimize`, but for `rng`, `workers` and `checkpoint`.
+        Further arguments of `minimize`, but for `rng`, `progress` and `timeout`. `retries` also says how often a run is
+        begun again that took its worker with it.
 
     Returns
     -------
@@ -110,31 +196,47 @@ def minimize_many(
     >>> runs.x.shape, runs.history["fun"].shape[0]
     ((3, 2), 3)
     """
-    for name in ("rng", "workers", "checkpoint"):
+    for name, instead in REFUSED.items():
         if name in kwargs:
-            raise TypeError(f"minimize_many takes no {name}: each run has its own seed and its own core.")
+            raise TypeError(f"minimize_many takes no {name}: {instead}.")
     if isinstance(seeds, Iterable):
         wanted = [arguments.count("each of seeds", seed, least=0) for seed in seeds]
         if not wanted:
             raise ValueError("seeds must hold at least one seed.")
     else:
         wanted = list(range(arguments.count("seeds", seeds)))
-    processes = arguments.optional_count("processes", processes)
     starts = arguments.reals("x0", x0, "a vector of real numbers, or one for each seed")
     if starts.ndim == 2 and len(starts) != len(wanted):
         raise ValueError(f"x0 has {len(starts)} rows for {len(wanted)} seeds.")
+    retries = arguments.count("retries", kwargs.get("retries", 2), least=0)
+    check_workers(workers)
+    folder = _folder(journal, wanted)
+    runs = Runs(fun, starts, method, wanted, folder, kwargs)
+    arrivals = Arrivals(wanted, done)
+    with _employed(workers, runs, _shares_process(fun, kwargs)) as crew:
+        if crew is None:
+            _one_by_one(runs, arrivals)
+        else:
+            # No run hangs however long it takes, and with a timeout none waits behind another one at a worker.
+            gatherer = Gatherer(crew, math.inf, retries, evenly=False)
+            query = Query(np.arange(len(wanted), dtype=float)[:, None])
+            gatherer.gather(query, [(0, len(wanted))], arrivals, None).run()
+    return ManyResults(result for result in arrivals.results if result is not None)
 
-    def work(index: int) -> Result:
-        start = starts[index] if starts.ndim == 2 else starts
-        return minimize(fun, start, method, rng=wanted[index], **kwargs)
 
-    at_once = min(processes or os.cpu_count() or 1, len(wanted))
-    results: list[Result | None] = [None] * len(wanted)
-    for index, result in _run_all(work, len(wanted), at_once, _shares_process(fun, kwargs)):
-        results[index] = result
-        if done is not None:
-            done(index, result)
-    return ManyResults(result for result in results if result is not None)
+def _folder(journal: Any, seeds: list[int]) -> Path | None:
+    """Return the folder of the journals, which is made if need be."""
+    if journal is None:
+        return None
+    if not isinstance(journal, str | os.PathLike):
+        raise TypeError(f"journal must be a folder, got {type(journal).__name__}.")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("seeds must be different from each other, since each names the journal of its run.")
+    folder = Path(journal)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"journal must be a folder for the journals of all runs, but {folder} is a file.")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _shares_process(fun: Any, kwargs: dict[str, Any]) -> bool:
@@ -142,23 +244,33 @@ def _shares_process(fun: Any, kwargs: dict[str, Any]) -> bool:
     return kwargs.get("compiled") is not False and isinstance(fun, Oracle) and not fun.vectorized and is_jitted(fun.fun)
 
 
-def _run_all(work: Callable[[int], Result], k: int, at_once: int, threads: bool) -> Iterator[tuple[int, Result]]:
-    if at_once == 1:
-        for index in range(k):
-            result = work(index)
-            yield index, result
-            if result.status is Status.INTERRUPTED:  # Ctrl-C is meant for all of them
-                return
-        return
-    pool: Executor
-    if threads:
-        pool, task = ThreadPoolExecutor(at_once), work
-    else:
-        pool, task = ProcessPoolExecutor(at_once, initializer=_set_work, initargs=(work,)), _do_work
-    with pool:
-        futures: dict[Future[Result], int] = {pool.submit(task, index): index for index in range(k)}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+@contextmanager
+def _employed(workers: Any, runs: Runs, threads: bool) -> Iterator[Crew | None]:
+    """Lend those who do the runs; None: this process does, one after the other."""
+    crew: Crew | None
+    with ExitStack() as hired:
+        if workers is None or isinstance(workers, int | np.integer):
+            cores = os.cpu_count() or 1
+            size = min(cores if workers in (None, -1) else int(workers), len(runs.seeds))
+            if size == 1:
+                crew = None
+            elif threads:
+                crew = Submitting(hired.enter_context(ThreadPoolExecutor(size)))
+            else:
+                crew = Pool(size)
+        else:
+            crew = crew_of(workers)
+        if crew is not None:
+            task: Any = runs  # which answers parts as the task of an oracle does
+            crew.employ(task)
+            if crew is not workers:  # a crew that was given is the user's own
+                hired.callback(crew.close)
+        yield crew
+
+
+def _one_by_one(runs: Runs, arrivals: Arrivals) -> None:
+    for index in range(len(runs.seeds)):
+        result = runs.run(index)
+        arrivals.keep(index, result)
+        if result.status is Status.INTERRUPTED:  # Ctrl-C is meant for all of them
+            return

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,12 @@ from goldstein.oracle import Array, Deterministic, Oracle
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Projection, as_projection
-from goldstein.run.checkpoint import Checkpoint
-from goldstein.run.drive import drive
+from goldstein.run import call
+from goldstein.run.journal import Journal
+from goldstein.run.progress import Bar
 from goldstein.run.result import Result
 from goldstein.run.session import Session
+from goldstein.run.stages import run_stages
 from goldstein.stop import Criterion
 
 
@@ -42,9 +46,16 @@ def minimize(
     callback: Callable[[Result], Any] | None = None,
     monitor: Callable[[Array], float] | None = None,
     catch: type[BaseException] | Iterable[type[BaseException]] = (),
-    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    journal: str | os.PathLike[str] | Journal | None = None,
+    extend: bool = False,
+    max_time: float | None = None,
+    timeout: float | None = None,
+    retries: int = 2,
+    max_fail: int | None = None,
+    progress: bool = False,
     compiled: bool | None = None,
     stationarity: tuple[float, float] | None = None,
+    checkpoint: None = None,
 ) -> Result:
     """Minimise f(x) = E[F(x; ξ)] from values of F alone.
 
@@ -84,14 +95,32 @@ def minimize(
         `monitor(x) -> float` at each record of the history, for curves; the user's own, not counted.
     catch : exception type or several, optional
         Exceptions of `fun` that count as failed evaluations. Others propagate with `.point` and `.result` attached.
-    checkpoint : path or Checkpoint, optional
-        File to save the run in; if it exists, the run goes on from it.
+    journal : path or Journal, optional
+        File that keeps every value as it arrives; if it exists, the run goes on from it and asks for no value that is
+        there. See `Journal`.
+    extend : bool, optional
+        With a journal of a run whose steps were planned for a smaller budget: go on from its answer, as a new stage
+        with what the larger budget leaves. Other methods go on with a larger budget by themselves.
+    max_time : float, optional
+        Seconds that this call may take. What is in flight then is given up, and the answer is what there is; the
+        journal knows where to go on.
+    timeout : float, optional
+        Seconds that one evaluation may take; it is stopped and done again, `retries` times at most, and then counts as
+        failed. Needs `workers`.
+    retries : int, optional
+        How often an evaluation is done again that took its worker with it, or took too long.
+    max_fail : int, optional
+        Most failed evaluations; with more the run stops, as when most of the recent ones fail.
+    progress : bool, optional
+        Show evaluations, best value, speed and the time left, in one line on a terminal; elsewhere nothing.
     compiled : bool, optional
         Run the whole loop in machine code, which needs a numba-jitted function. None: whenever that is possible;
         True: it is an error when it is not; False: never.
     stationarity : (delta, epsilon), optional
         Say in `res.stationarity` whether dist(0, ∂_δ f(x)) ≤ ε at the answer; see `goldstein.certify`. A fifth of the
         budget is set aside for it, 10,000 evaluations at most.
+    checkpoint : None
+        Is refused: `journal` took its place.
 
     Returns
     -------
@@ -110,6 +139,7 @@ def minimize(
     4      CALLBACK     false   the callback asked to stop
     5      INTERRUPTED  false   Ctrl-C; the result is the run so far
     6      FINISHED     false   the method has ended its schedule
+    8      MAX_TIME     false   the time is over; the result is the run so far
     ====== ============ ======= ============================================================
 
     Examples
@@ -119,6 +149,11 @@ def minimize(
     >>> bool(res.fun < 0.1), res.nfev <= 10_000
     (True, True)
     """
+    if checkpoint is not None:
+        raise TypeError(
+            f"checkpoint={checkpoint!r:.80} is no longer taken: give journal= a new file, which keeps every value; "
+            "checkpoints of earlier versions are not read."
+        )
     x = arguments.point("x0", x0)
     scale = arguments.optional_scales("x_scale", x_scale, x.size)
     caught = arguments.exceptions("catch", catch)
@@ -143,39 +178,75 @@ def minimize(
             raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(stationarity)}.")
         delta, epsilon = pair
         stationarity = (arguments.positive("delta", delta), arguments.positive("epsilon", epsilon))
-    generator = arguments.generator(rng)
+    max_time = arguments.optional_positive("max_time", max_time)
+    max_fail = arguments.optional_count("max_fail", max_fail, least=0)
+    extend = arguments.flag("extend", extend)
+    progress = arguments.flag("progress", progress)
+    kept = _journal(journal)
     criteria = _criteria(stop)
-    file = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-
-    check_workers(workers)
+    check_workers(workers, timeout, retries)
     bare = not isinstance(fun, Oracle)
     oracle = fun if isinstance(fun, Oracle) else _as_deterministic(fun)
     refusal = chosen.needs.refusal(chosen.name, oracle)
     if refusal is not None:
         raise ValueError(refusal)
-    session = Session(
-        chosen,
-        x if scale is None else x / scale,
-        oracle,
-        rng=generator,
-        bare=bare,
-        max_evals=max_evals,
-        max_iter=max_iter,
-        stop=criteria,
-        output=output,
-        projection=allowed,
-        x_scale=scale,
-        callback=callback,
-        monitor=monitor,
-        checkpoint=file,
-        catching=bool(caught),
-        compiled=compiled if compiled is not None or "numba" in sys.modules else False,
-        notes=notes,
-        stationarity=stationarity,
-        recipes=getattr(workers, "far", False),
-    )
-    with Evaluator(oracle, workers, caught) as evaluate:
-        return drive(session, evaluate)
+
+    if kept is not None:
+        kept.call = call.described(
+            fun,
+            x,
+            call.ByName(method, options or {}) if isinstance(method, str) else chosen,
+            projection=allowed,
+            x_scale=scale,
+            output=output,
+            stop=criteria,
+            stationarity=stationarity,
+            catch=caught,
+            max_fail=max_fail,
+            compiled=compiled,
+        )
+
+    def session(x: Array, oracle: Oracle, *, stage_notes: list[str], **stage: Any) -> Session:
+        return Session(
+            chosen,
+            x if scale is None else x / scale,
+            oracle,
+            stop=criteria,
+            output=output,
+            projection=allowed,
+            x_scale=scale,
+            callback=callback,
+            monitor=monitor,
+            journal=kept,
+            catching=bool(caught),
+            compiled=compiled if compiled is not None or "numba" in sys.modules else False,
+            notes=[*notes, *stage_notes],
+            stationarity=stationarity,
+            max_fail=max_fail,
+            recipes=getattr(workers, "far", False),
+            **stage,
+        )
+
+    bar = Bar(max_evals, oracle.noisy) if progress else None
+    limits = {"max_evals": max_evals, "max_iter": max_iter}
+    with kept or nullcontext(), Evaluator(oracle, workers, caught, timeout=timeout, retries=retries) as evaluate:
+        if max_time is not None:
+            evaluate.deadline = time.monotonic() + max_time
+        generator = arguments.generator(rng) if kept is None else kept.generator(rng)
+        stages = [limits] if kept is None else kept.planned(limits, chosen.needs.horizon, extend)
+        try:
+            return run_stages(session, stages, evaluate, generator, x, oracle, bare, bar)
+        finally:
+            if bar is not None:
+                bar.close()
+
+
+def _journal(journal: Any) -> Journal | None:
+    if journal is None or isinstance(journal, Journal):
+        return journal
+    if not isinstance(journal, str | os.PathLike):
+        raise TypeError(f"journal must be a path or a Journal, got {type(journal).__name__}.")
+    return Journal(journal)
 
 
 def _as_deterministic(fun: Any) -> Deterministic:
@@ -200,7 +271,8 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     True
     """
     own = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
-    own |= {"checkpoint", "compiled", "stationarity"}
+    own |= {"journal", "extend", "max_time", "timeout", "retries", "max_fail", "progress", "compiled", "stationarity"}
+    own.add("checkpoint")  # to be refused
 
     def solve(fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), **kwargs: Any) -> Result:
         given = {key: kwargs.pop(key) for key in own & kwargs.keys()}

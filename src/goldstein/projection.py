@@ -260,4 +260,7 @@ def described(projection: Projection | None) -> Any:
         name: getattr(projection, name, None) for name in ("lower", "upper", "center", "radius", "weights", "total")
     }
     plain = {name: np.asarray(value).tolist() for name, value in numbers.items() if value is not None}
+    project = getattr(projection, "project", None)
+    if project is not None:
+        plain["callable"] = getattr(project, "__qualname__", type(project).__name__)
     return {"kind": type(projection).__name__, **plain}

@@ -1,6 +1,6 @@
 """States: what changes in a run, as plain data.
 
-A state is a dataclass whose fields are numbers, strings, None, arrays or other states. That is all a checkpoint
+A state is a dataclass whose fields are numbers, strings, None, arrays or other states. That is all a snapshot
 needs: `pack` splits a state into JSON-ready structure and arrays, `unpack` puts it together again. No pickle.
 """
 
@@ -77,6 +77,25 @@ def second_generator(rng: np.random.Generator) -> np.random.Generator:
     for name in sorted(arrays):
         digest.update(arrays[name].tobytes())
     return np.random.default_rng(int.from_bytes(digest.digest()))
+
+
+def later_generator(rng: np.random.Generator, stage: int) -> np.random.Generator:
+    """Return the generator of a later stage of a run, from that of its first one as it was in the beginning."""
+    digest = hashlib.sha256(f"{stage} {json.dumps(plain_state(rng))}".encode())
+    return np.random.default_rng(int.from_bytes(digest.digest()))
+
+
+def plain_state(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the state of a generator in JSON types."""
+    arrays: dict[str, Any] = {}
+    packed = pack(rng.bit_generator.state, arrays)
+    return {"state": packed, "arrays": {name: [str(array.dtype), array.tolist()] for name, array in arrays.items()}}
+
+
+def from_plain_state(plain: Mapping[str, Any]) -> np.random.Generator:
+    """Undo `plain_state`."""
+    arrays = {name: np.array(numbers, dtype) for name, (dtype, numbers) in plain["arrays"].items()}
+    return generator(unpack(plain["state"], arrays))
 
 
 def generator(state: Mapping[str, Any]) -> np.random.Generator:

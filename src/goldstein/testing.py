@@ -103,8 +103,8 @@ def state_is_plain_data(method: Method, stochastic: bool) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.npz"
-        _run(method, _Counted(), stochastic, checkpoint=path, callback=stop)
-        rest = _run(method, _Counted(), stochastic, checkpoint=path, rng=None)
+        _run(method, _Counted(), stochastic, journal=path, callback=stop)
+        rest = _run(method, _Counted(), stochastic, journal=path, rng=None)
     assert np.array_equal(rest.x, whole.x), "a resumed run differs from the uninterrupted one"
 
 

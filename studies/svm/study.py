@@ -38,6 +38,7 @@ POINTS = 50  # of a curve
 CLOSE = 100  # of one that falls fast: every record of a run
 MEASURED_AT = (0, 0.1, 0.5, 1)  # shares of a run at which the variance is measured
 TENTH, THIRTIETH = "auto, a tenth", "auto, a thirtieth"
+EIGHTIETH = "sift, an eightieth"  # with the radius that is best for the whole budget
 CHARGED, EVALUATED = "public code, as charged", "public code, as evaluated"
 
 Setting = dict[str, float]
@@ -100,6 +101,7 @@ def entries() -> dict[str, Entry]:
         "ZO-O2NC": Entry("ZO-O2NC", blocks, _zo_o2nc, _solve),
         "two-point": Entry("two-point", ({},), lambda _: "two-point", _solve),
         "sift": Entry("sift", radii, lambda s: gs.Sift(s["R"]), _solve, CLOSE),
+        EIGHTIETH: Entry("sift", radii, lambda s: gs.Sift(s["R"]), _solve, parts=80),
         "auto": Entry("auto", ({},), lambda _: "auto", _solve, CLOSE),
         TENTH: Entry("auto", ({},), lambda _: "auto", _solve, parts=10),
         THIRTIETH: Entry("auto", ({},), lambda _: "auto", _solve, parts=30),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from goldstein import arguments
 from goldstein.attack.bar import Bar
 from goldstein.attack.counted import CountedModel, Model
+from goldstein.attack.journal import AttackJournal
 from goldstein.attack.loss import OUTPUTS
 from goldstein.attack.misclassified import Misclassified
 from goldstein.attack.region import NORMS, Region, Rows
@@ -22,6 +24,7 @@ from goldstein.attack.sign import SignAveraging
 from goldstein.caution import warn
 from goldstein.methods.method import Method
 from goldstein.oracle import Deterministic
+from goldstein.run.journal import content_of
 from goldstein.run.lockstep import lockstep
 from goldstein.run.result import Result
 from goldstein.run.session import Session
@@ -49,6 +52,7 @@ def attack(
     at_once: int | None = None,
     queries: str = "inside",
     progress: bool | Progress = False,
+    journal: str | os.PathLike[str] | None = None,
 ) -> AttackResult:
     """Look for images near the given ones that a classifier gets wrong, from its scores alone.
 
@@ -95,6 +99,10 @@ def attack(
         then only iterates, each checked by a row of its own, can be.
     progress : bool or callable, optional
         True: a bar (extra: cli); or `progress(done, n)`, called when images end.
+    journal : path, optional
+        File that keeps each image that is done; if it exists, the attack goes on from it: the model is not asked about
+        those images again, and the result is the same as without a break. Images, labels, targets and the settings that
+        the answer depends on are compared, but not the model: give the same one.
 
     Returns
     -------
@@ -157,6 +165,8 @@ def attack(
 
     def sessions() -> Iterator[Session]:
         for index in range(n):
+            if index in known:
+                continue
             region = Region(z[index], norm, radius, bounds)
             goal = -1 if goals is None else int(goals[index])
             criterion = Misclassified(index, region, int(classes[index]), goal, queries == "inside")
@@ -175,13 +185,32 @@ def attack(
                 warn=once,
             )
 
-    with _bar(progress, n) as show:
+    identity = {
+        "images": content_of(z),
+        "labels": None if labels is None else content_of(classes),
+        "targets": None if goals is None else content_of(goals),
+        "method": repr(chosen),
+        "norm": norm,
+        "radius": radius,
+        "margin": margin,
+        "bounds": list(bounds),
+        "outputs": outputs,
+        "max_queries": max_queries,
+        "seed": seed,
+        "queries": queries,
+    }
+    kept = None if journal is None else AttackJournal(journal, identity)
+    with _bar(progress, n) as show, kept or nullcontext():
+        known = set() if kept is None else kept.restore(result)
+        once.ended = len(known)
 
         def done(session: Session, ended: Result | Exception) -> None:
             criterion = session.watching[0]
             assert isinstance(criterion, Misclassified)
             under_way.pop(criterion.index)
             _keep(result, criterion, str(ended) if isinstance(ended, Exception) else None)
+            if kept is not None:
+                kept.keep(result, criterion.index)
             once.ended += 1
             show(once.ended, n)
 

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from goldstein.cli import data
+from goldstein.cli import data, journal
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
+app.command(name="inspect")(journal.inspect_journal)
+app.command(name="resume")(journal.resume_journal)
 
 
 @app.command()

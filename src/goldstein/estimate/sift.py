@@ -130,11 +130,12 @@ class Walk(State):
     def points(self, which: Whole, reached: Whole) -> Array:
         """Return the points of these walks with so many coordinates switched on."""
         base = self.base if len(self.base) == 1 else self.base[which]
-        d = self.top.shape[1]
-        place = np.full(d, self.coordinates.size, np.int32)  # in the walk; a fixed one is never reached
-        place[self.coordinates] = np.arange(self.coordinates.size, dtype=np.int32)
+        last = self.coordinates.size
+        small = np.min_scalar_type(last)  # a mask is made the faster, the shorter the numbers are
+        place = np.full(self.top.shape[1], last, small)  # in the walk; a fixed coordinate is never reached
+        place[self.coordinates] = np.arange(last, dtype=small)
         points = self.top.take(which, axis=0)
-        np.copyto(points, base, where=place >= reached.astype(np.int32)[:, None])
+        np.copyto(points, base, where=place >= reached.astype(small)[:, None])
         return points
 
 
@@ -299,7 +300,9 @@ class Sift(State):
         values = self.answers
         self.answers = np.empty(0)
         self.asked += np.bincount(rows, minlength=self.asked.size)
-        self.failed[rows[~np.isfinite(values)]] = True
+        finite = np.isfinite(values)
+        if not finite.all():
+            self.failed[rows[~finite]] = True
         if self.begun:
             row = _woven(self.row, self.row)
             low = _woven(self.low, middle)
@@ -316,26 +319,30 @@ class Sift(State):
             row = rows[: left.size]
             low = np.zeros(left.size, np.int64)
             high = middle[left.size :]
-        self._sort(row, low, high, left, right)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._sort(row, low, high, left, right)
 
     def _sort(self, row: Whole, low: Whole, high: Whole, left: Array, right: Array) -> None:
         """Keep the intervals that have to be opened; give the coordinates of the others their estimate."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            difference = right - left
+        difference = right - left
         size = np.abs(difference)
-        differs = ~self.failed[row] & (size > ZERO * self.roundoff * np.abs(self.first[row]))
+        rounding = ZERO * self.roundoff * np.abs(self.first)
+        differs = size > rounding.take(row)
+        if self.failed.any():
+            differs &= ~self.failed.take(row)
         small = size <= self.tolerance
         if self.walk.forced is not None:
             small &= self.walk.forced[row, high] == self.walk.forced[row, low]
         opened = differs & ~small & (high - low > 1)
         if self.cap is not None:
             opened &= self._affordable(row, size, opened, self.cap)
-        self._estimate(row, low, high, difference, differs & ~opened)
-        self.row = row[opened]
-        self.low = low[opened]
-        self.high = high[opened]
-        self.left = left[opened]
-        self.right = right[opened]
+        self._estimate(row, low, high, difference, np.flatnonzero(differs & ~opened))
+        kept = np.flatnonzero(opened)
+        self.row = row.take(kept)
+        self.low = low.take(kept)
+        self.high = high.take(kept)
+        self.left = left.take(kept)
+        self.right = right.take(kept)
 
     def _affordable(self, row: Whole, size: Array, wanted: Mask, cap: int) -> Mask:
         """Return which intervals the cap leaves values for: those whose ends differ most, the first among equals."""
@@ -350,19 +357,18 @@ class Sift(State):
         kept[order[rank < affordable[owner]]] = True
         return kept
 
-    def _estimate(self, row: Whole, low: Whole, high: Whole, difference: Array, closed: Mask) -> None:
+    def _estimate(self, row: Whole, low: Whole, high: Whole, difference: Array, closed: Whole) -> None:
         """Give the coordinates of closed intervals (v(hi) − v(lo))/h_j: a leaf its difference, others a random sign."""
-        row = row[closed]
-        column = low[closed]
-        difference = difference[closed]
-        width = high[closed] - column
-        if (width > 1).any():
+        first = low.take(closed)
+        place = row.take(closed) * self.steps.shape[1] + first  # in the table of all walks, row after row
+        difference = difference.take(closed)
+        width = high.take(closed) - first
+        total = int(width.sum())
+        if total > width.size:
             start = np.cumsum(width) - width
-            column = np.arange(int(width.sum())) + np.repeat(column - start, width)
-            row = np.repeat(row, width)
+            place = np.arange(total) + np.repeat(place - start, width)
             difference = np.repeat(difference, width)
-        with np.errstate(over="ignore"):
-            self.g[row, column] = difference / self.steps[row, column]
+        np.put(self.g, place, difference / self.steps.take(place))
 
     def gradients(self) -> Array:
         """Return the estimates, one row a walk, as far as they go; zero along fixed coordinates. Shape (k, d)."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.oracle.executor import Dask, Mapped, Submitting, is_dask
-from goldstein.oracle.gather import Gatherer, Rows
+from goldstein.oracle.gather import Gatherer, Rows, broken_off
 from goldstein.oracle.oracles import Meter, Oracle
 from goldstein.oracle.parts import Catch, Crew, Ledger, Task, TimeIsUp
 from goldstein.oracle.pool import Pool
@@ -63,7 +63,7 @@ def _is_crew(workers: Any) -> bool:
     return all(hasattr(workers, name) for name in CREW)
 
 
-def _crew(workers: Any) -> Crew | None:
+def crew_of(workers: Any) -> Crew | None:
     """Return those who evaluate; None: this process does."""
     if workers is None or (_is_number(workers) and workers == 1):
         return None
@@ -131,7 +131,7 @@ class Evaluator:
         self.deadline: float | None = None
         self._meter = Meter()
         self._given = workers
-        self._crew = _crew(workers)
+        self._crew = crew_of(workers)
         self._gatherer: Gatherer | None = None
         self._pace = 0.0  # seconds a row takes in this process; 0: not known yet
         if self._crew is not None:
@@ -166,6 +166,7 @@ class Evaluator:
             Hears of each part before it is begun, and of its answer as it arrives.
         """
         self.started = 0
+        self._meter.before = None
         pieces = list(known)
         if self._gatherer is None and not pieces and ledger is None and self.deadline is None:
             return self.oracle.evaluate(query, self.catch, self._meter)
@@ -186,13 +187,19 @@ class Evaluator:
         for run in missing:
             first, end = run
             while first < end:
-                self._check_the_time()
+                self.check_time()
                 rows = 1 if self._pace == 0.0 else max(int(TOLD / self._pace), 1)
                 last = min(first + rows, end)
                 if ledger is not None:
                     ledger.begun(first, last - first)
                 begun = time.perf_counter()
-                answer = self.oracle.evaluate(query.rows(first, last), self.catch, self._meter)
+                before = self.started
+                try:
+                    answer = self.oracle.evaluate(query.rows(first, last), self.catch, self._meter)
+                except BaseException:
+                    if ledger is not None:
+                        broken_off(ledger, first, last - first, self.started - before, self._meter.before)
+                    raise
                 self._pace = max((time.perf_counter() - begun) / (last - first), 1e-9)
                 pieces.append((first, answer))
                 if ledger is not None:
@@ -202,7 +209,7 @@ class Evaluator:
 
     def _at_once(self, query: Query, missing: list[Rows], ledger: Ledger | None) -> list[tuple[int, Answer]]:
         """Answer in this process by one call for all rows."""
-        self._check_the_time()
+        self.check_time()
         asked = _chosen(query, missing)
         if ledger is not None:
             for first, last in missing:
@@ -232,7 +239,8 @@ class Evaluator:
             self.started = gathering.started
         return gathering.pieces
 
-    def _check_the_time(self) -> None:
+    def check_time(self) -> None:
+        """Raise TimeIsUp if the time is up."""
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise TimeIsUp("The time that the run was given is over.")
 

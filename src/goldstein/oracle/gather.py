@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -16,6 +17,8 @@ import numpy as np
 from goldstein.oracle.oracles import FAILED
 from goldstein.oracle.parts import Crew, Done, Ledger, Lost, Part, TimeIsUp
 from goldstein.oracle.query import Answer, Query
+
+log = logging.getLogger("goldstein")
 
 Rows = tuple[int, int]  # from the first up to the last, which is not one of them
 
@@ -70,6 +73,14 @@ class Pace:
         length = min(lasting / row, max(shared, 2 * latency / row), math.ceil(rows / size))
         parts = math.ceil(rows / max(length, 1.0))
         return min(size * math.ceil(parts / size), rows)
+
+
+def broken_off(ledger: Ledger, first: int, rows: int, started: int, before: Answer | None) -> None:
+    """Tell the ledger what became of a part that an exception broke off."""
+    if before is not None and before.values.size:
+        ledger.told(first, before)
+    if started < rows:
+        ledger.not_begun(rows - started)
 
 
 @dataclass
@@ -249,6 +260,8 @@ class Gathering:
             elif end.error is not None:
                 self._count(flying, end.started)
                 self._broken.append(end)
+                if self.ledger is not None:
+                    broken_off(self.ledger, flying.rows[0], len(flying), end.started, end.answer)
                 self._todo.clear()
                 self._again.clear()
                 if hasattr(self._crew, "recall"):
@@ -285,6 +298,8 @@ class Gathering:
         if self._broken:
             return
         gatherer = self.gatherer
+        first, last = flying.rows
+        log.warning("Rows %d to %d of a query were lost (%s)", first, last - 1, lost.reason)
         gatherer.losses += 1
         most = max(LEAST_LOSSES, 8 * self._crew.size)
         if gatherer.losses > most:
@@ -323,6 +338,8 @@ class Gathering:
             if now < self._overdue(flying):
                 continue
             del self._flying[ticket]
+            first, last = flying.rows
+            log.warning("Rows %d to %d of a query took too long and are given up", first, last - 1)
             self._count(flying, self._crew.give_up(ticket))
             if not self._broken:
                 self._again_or_failed(flying)

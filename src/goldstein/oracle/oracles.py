@@ -26,9 +26,13 @@ FAILED = np.nan
 
 @dataclass
 class Meter:
-    """How many rows of a query were begun, whatever became of them."""
+    """How many rows of a query were begun, whatever became of them.
+
+    `before` holds the answers to the rows before the one that an exception broke off, which were paid for.
+    """
 
     started: int = 0
+    before: Answer | None = None
 
 
 class Oracle:
@@ -126,6 +130,7 @@ class Oracle:
                 out[row] = FAILED
             except BaseException as error:
                 _mark(error, x)
+                meter.before = Answer(out[:row], roundoff)
                 raise
         return Answer(out, roundoff)
 

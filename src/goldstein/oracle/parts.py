@@ -26,7 +26,8 @@ class Part:
 class Done:
     """What became of a part: its answer, or the exception that broke it off after so many rows were begun.
 
-    `seconds` is how long the worker was busy with it.
+    With an exception, the answer is that to the rows before, if there were any. `seconds` is how long the worker was
+    busy with it.
     """
 
     place: int
@@ -65,7 +66,7 @@ class Task:
         try:
             answer = self.oracle.evaluate(part.query, self.catch, meter)
         except BaseException as error:
-            return Done(part.place, meter.started, error=error, traceback=traceback.format_exc())
+            return Done(part.place, meter.started, meter.before, error, traceback.format_exc())
         return Done(part.place, meter.started, answer, seconds=time.perf_counter() - begun)
 
 
@@ -103,6 +104,9 @@ class Ledger(Protocol):
 
     def begun(self, first: int, rows: int) -> None:
         """Take note that rows are about to be evaluated, `first` and those after it."""
+
+    def not_begun(self, rows: int) -> None:
+        """Take note that so many rows were not begun after all, since an exception came before them."""
 
     def told(self, first: int, answer: Answer) -> None:
         """Keep the answer to the rows that begin at `first`, as it arrives."""

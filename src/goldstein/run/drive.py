@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from goldstein.oracle import Answer, Query
+from goldstein.oracle.parts import TimeIsUp
+from goldstein.run.progress import Bar, Both
 from goldstein.run.result import Result, Status
 from goldstein.run.session import Session
+
+log = logging.getLogger("goldstein")
 
 
 class Evaluates(Protocol):
@@ -15,31 +20,55 @@ class Evaluates(Protocol):
 
     Attributes
     ----------
-    started : int
-        Rows of the query at hand that were begun.
+    started, repeated : int
+        Rows of the query at hand that were begun, and rows of all queries that were begun again.
     """
 
     started: int
 
-    def __call__(self, query: Query) -> Answer:
-        """Answer a query."""
+    @property
+    def repeated(self) -> int:
+        """Rows that were begun again."""
+
+    def __call__(self, query: Query, known: Any = (), ledger: Any = None) -> Answer:
+        """Answer a query, but for rows that are known; tell the ledger what is begun and what has come."""
+
+    def check_time(self) -> None:
+        """Raise TimeIsUp if the time that the run was given is over."""
 
 
-def drive(session: Session, evaluate: Evaluates) -> Result:
+def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Result:
     """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
+    log.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.max_evals)
+    result = _play(session, evaluate, bar)
+    log.info("%s after %d evaluations: %s", result.status.name, result.nfev, result.message)
+    return result
+
+
+def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
     play = session.play()
+    journal = session.journal
+    ledger: Any = journal if bar is None else bar
+    if bar is not None and journal is not None:
+        ledger = Both(journal, bar)
+    session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
     with session.interrupts as interrupts:
         try:
             query = next(play)
             while True:
                 if query is None:
                     interrupts.check()
+                    evaluate.check_time()
+                    if bar is not None:
+                        replaying = journal is not None and journal.replaying
+                        bar.done(session.counters.nfev, session.step.value, replaying)
                     query = play.send(None)
                     continue
                 evaluate.started = 0
                 try:
                     interrupts.allow()
-                    answer = evaluate(query)
+                    known = () if journal is None else journal.known(query)
+                    answer = evaluate(query, known, ledger)
                     interrupts.forbid()
                 except BaseException as error:
                     interrupts.forbid()
@@ -56,6 +85,9 @@ def drive(session: Session, evaluate: Evaluates) -> Result:
         except KeyboardInterrupt:
             session.save()
             return session.result(Status.INTERRUPTED)
+        except TimeIsUp:
+            session.save()
+            return session.result(Status.MAX_TIME)
         except Exception as error:
             session.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes

@@ -75,6 +75,12 @@ class History(Mapping[str, Array]):
         self.__dict__.update(self._columns)
         self.choices = [Choice(*choice) for choice in choices]
 
+    def followed_by(self, later: History, so_far: Mapping[str, int]) -> History:
+        """Return this history and a later one as one; `so_far` is what was counted before the later one began."""
+        columns = {name: [*self[name], *(later[name] + so_far.get(name, 0))] for name in COLUMNS}
+        choices = [(nfev + so_far["nfev"], text) for nfev, text in later.choices]
+        return History(columns, [*self.choices, *choices])
+
     def __getitem__(self, name: str) -> Array:
         return self._columns[name]
 

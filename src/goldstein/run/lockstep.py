@@ -29,21 +29,38 @@ class Waiting:
     def ask(self) -> Query:
         """Return the query that it waits for, which may be asked only now; StopIteration when it has ended."""
         while self.query is None:
-            self.query = next(self.play)
+            self._wait_for(next(self.play))
         return self.query
+
+    def _wait_for(self, query: Query | None) -> None:
+        """Wait for a query, but for those that the session's journal can answer."""
+        journal = self.session.journal
+        while query is not None and journal is not None:
+            known = journal.known(query)
+            self.taken = sum(len(answer.values) for _, answer in known)
+            self.answers = [answer for _, answer in known]
+            if self.taken < len(query):
+                break
+            query = self.play.send(self._answer())
+        self.query = query
+
+    def _answer(self) -> Answer:
+        first, *others = self.answers
+        self.answers = []
+        self.taken = 0
+        return first.joined(others) if others else first
 
     def tell(self, answer: Answer, last: int) -> None:
         """Take the answer up to row `last`; StopIteration when that ends the session."""
         assert self.query is not None
+        if self.session.journal is not None:
+            self.session.journal.told(self.taken, answer)
         self.answers.append(answer)
         self.taken = last
         if last < len(self.query):
             return
-        first, *others = self.answers
-        self.answers = []
-        self.taken = 0
         self.query = None  # its rows are not needed while it waits
-        self.query = self.play.send(first.joined(others) if others else first)
+        self._wait_for(self.play.send(self._answer()))
 
 
 @dataclass(eq=False)
@@ -122,6 +139,8 @@ def _fill(waiting: deque[Waiting], fresh: Iterator[Session], rows: int, at_once:
             done(course.session, ended.value)
             continue
         last = min(course.taken + free, len(query))
+        if course.session.journal is not None:
+            course.session.journal.begun(course.taken, last - course.taken)
         parts.append(Part(course.session, query, course.taken, last, course))
         free -= len(parts[-1])
     return parts

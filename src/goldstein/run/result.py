@@ -23,6 +23,7 @@ class Status(IntEnum):
     INTERRUPTED = 5
     FINISHED = 6
     RUNNING = 7
+    MAX_TIME = 8
 
 
 REASONS = {
@@ -33,6 +34,7 @@ REASONS = {
     Status.INTERRUPTED: "Interrupted; this is the run so far.",
     Status.FINISHED: "The method has ended its schedule.",
     Status.RUNNING: "Still running.",
+    Status.MAX_TIME: "The time is over; this is the run so far.",
 }
 
 
@@ -57,6 +59,9 @@ class Result(OptimizeResult):
         Iterations.
     nfail : int
         Failed evaluations.
+    nrepeat : int
+        Evaluations that a machine lost (a worker that died or hung, a run that was killed) and that were done again;
+        the function was called `nfev + nrepeat` times.
     success : bool
         A criterion that the user set was reached. A budget that ran out is not success.
     status : Status
@@ -79,6 +84,7 @@ class Result(OptimizeResult):
     ngev: int
     nit: int
     nfail: int
+    nrepeat: int
     success: bool
     status: Status
     message: str

@@ -8,8 +8,9 @@ does whole iterations inside, and hands over the same steps in bulk.
 from __future__ import annotations
 
 import copy
-import hashlib
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,15 +22,17 @@ from goldstein.methods.method import START, Context, Kernel, Method, MethodState
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
 from goldstein.projection import Box, Projection, described
-from goldstein.run.checkpoint import Checkpoint
 from goldstein.run.closing import Closing
 from goldstein.run.history import History, Lookout, Recorder
 from goldstein.run.interrupts import Interrupts
+from goldstein.run.journal import Journal, content_of, shown_point
 from goldstein.run.result import REASONS, Result, Status
 from goldstein.run.snapshot import Snapshot
-from goldstein.state import generator, second_generator
+from goldstein.state import generator, plain_state, second_generator
 from goldstein.stationarity.certificate import Certificate
 from goldstein.stationarity.rounding import points_that_fit, too_small
+
+log = logging.getLogger("goldstein")
 
 T = TypeVar("T")
 Play = Generator[Query | None, Answer | None, T]
@@ -74,13 +77,14 @@ class Session:
         x_scale: Array | None = None,
         callback: Callable[[Result], Any] | None = None,
         monitor: Callable[[Array], float] | None = None,
-        checkpoint: Checkpoint | None = None,
+        journal: Journal | None = None,
         compiled: bool | None = False,
         notes: Sequence[str] = (),
         stationarity: tuple[float, float] | None = None,
         aux: np.random.Generator | None = None,
         estimating: bool = True,
         catching: bool = False,
+        max_fail: int | None = None,
         warn: Callable[[str, str], None] | None = None,
         recipes: bool = False,
     ) -> None:
@@ -97,11 +101,12 @@ class Session:
         self._box = projection if isinstance(projection, Box) else None
         self.callback = callback
         self.monitor = monitor
-        self.checkpoint = checkpoint
+        self.journal = journal
         self.compiled = compiled
         self.stationarity = stationarity
         self.estimating = estimating
         self.catching = catching
+        self.max_fail = max_fail
         self.interrupts = Interrupts()
         self.warn = warn or _warn
         self.notes = list(notes)
@@ -123,28 +128,31 @@ class Session:
         self._spent = 0  # before the method began
         self._found: Array | None = None
         self.recognised = ""
+        self.repeats: Callable[[], int] = lambda: 0
 
     def play(self) -> Play[Result]:
         """Yield queries and receive their answers until the run is over; return its result."""
-        saved = None if self.checkpoint is None else self.checkpoint.load()
+        saved = None
+        if self.journal is not None:
+            limits = {"max_evals": self.max_evals, "max_iter": self.max_iter}
+            saved = self.journal.begin(self._identity(), limits, self.needs.horizon)
         if self.bare:
             yield from self._recognise(saved)
         self._begin(saved)
         status = yield from self._look_at_start()
         while status is None:
-            if self.checkpoint is not None:
+            if self.journal is not None:
                 self._rest()
             if self.counted >= self.recorder.due:
                 status = self._record()
-                self._rest()
+                if self.journal is not None:
+                    self._rest()
             yield None
             if status is None and self.periodic and not self.step.underway and self.counted >= self.lookout.due:
                 status = yield from self._look()
             if status is None:
                 status = yield from self._iterate()
-        if self._resting is None:
-            self._rest()
-        self.save()
+        self._end_for_good(status)
         return (yield from self._close(status))
 
     @property
@@ -157,7 +165,7 @@ class Session:
         if self.max_evals is not None and self.max_evals < 2:
             return
         self._spent = 2
-        if saved is not None:  # asked before the checkpoint was written, and counted there
+        if saved is not None:  # asked before the snapshot was taken, and counted there
             if saved.recognised:
                 self._take_as_noisy(saved.recognised)
             return
@@ -188,19 +196,12 @@ class Session:
             self.warn("caution", caution)
         self._check_reach()
         context = self.context
-        if saved is not None:
-            self.aux = generator(saved.aux_at_start)
-        else:
-            self.aux = second_generator(context.rng) if self._aux is None else self._aux
-        aux_at_start = self.aux.bit_generator.state
+        self.aux = second_generator(context.rng) if self._aux is None else self._aux
         self.choosing = self.output is None and self.needs.output == "choice"
         self._choose_rule()
         self.tracker = TRACKERS[self.rule]()
         self._settle()
         self.kernel = self._kernel()
-        if self.checkpoint is not None:
-            self._aux_at_start = aux_at_start
-            self._fingerprint = self._identity()
         if saved is None:
             self.state: MethodState = self.method.init(context.projected(self._x0, self.needs.reach), context)
             self.step = Step(self.state.x)
@@ -290,7 +291,7 @@ class Session:
 
     def _iterate(self) -> Play[Status | None]:
         """Ask, tell and judge once; or many times in machine code."""
-        if self.counters.failing:
+        if self.counters.failing or (self.max_fail is not None and self.counters.nfail > self.max_fail):
             return Status.FAILING
         if self.step.done is not None:
             return self._finish(self.step.done)
@@ -305,7 +306,7 @@ class Session:
         if query is None:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
         if query.cut:
-            self._end_for_good()
+            self._end_for_good(Status.MAX_EVALS)
         asked = query if self.x_scale is None else self._scaled(query)
         answer = yield asked
         assert answer is not None
@@ -441,6 +442,10 @@ class Session:
         """Keep a record; then look for rounding errors and call back."""
         self._note()
         self._complain(self._precision())
+        if self.journal is not None and self.journal.replaying:
+            return None
+        fun = self.recorder.columns["fun"][-1]
+        log.debug("%d evaluations, %d iterations, fun about %.6g", self.counters.nfev, self.nit, fun)
         if self.callback is not None:
             try:
                 with self.interrupts.allowed():
@@ -453,11 +458,7 @@ class Session:
         count = self.counters
         monitor = np.nan
         if self.monitor is not None:
-            try:
-                with self.interrupts.allowed():
-                    monitor = float(self.monitor(self._outside(self._answer())))
-            except StopIteration as error:
-                raise RuntimeError("monitor raised StopIteration; only callbacks stop a run that way.") from error
+            monitor = self._monitored(self.monitor)
         self.recorder.record(
             nfev=count.nfev,
             ngev=count.ngev,
@@ -468,6 +469,21 @@ class Session:
             monitor=monitor,
         )
 
+    def _monitored(self, monitor: Callable[[Array], float]) -> float:
+        """Return what the monitor says here, or what it said when the run was here before."""
+        journal = self.journal
+        known = None if journal is None else journal.monitored(self.counters.nfev)
+        if known is not None:
+            return known
+        try:
+            with self.interrupts.allowed():
+                value = float(monitor(self._outside(self._answer())))
+        except StopIteration as error:
+            raise RuntimeError("monitor raised StopIteration; only callbacks stop a run that way.") from error
+        if journal is not None:
+            journal.monitor(self.counters.nfev, value)
+        return value
+
     def _counted(self, check: Check[T], reserve: int | None = None) -> Play[T]:
         """Pass on queries that do not move x and count them; with a `reserve`, end (in None) rather than touch it."""
         try:
@@ -475,7 +491,7 @@ class Session:
             while True:
                 left = None if reserve is None else self._left(reserve)
                 if left is not None and len(query) > left:
-                    self._end_for_good()
+                    self._end_for_good(Status.MAX_EVALS)
                     check.close()
                     return None  # type: ignore[return-value]
                 answer = yield query
@@ -492,7 +508,7 @@ class Session:
             self._note()
             self._complain(self._precision())
         if not self.estimating:
-            return self.result(status)
+            return self._over(self.result(status))
         points = {"": self._best()}
         if self.choosing and status is not Status.CRITERION:
             points = {name: self._outside(x) for name, x in self._candidates().items()}
@@ -512,6 +528,14 @@ class Session:
             certificate = self.step.done if isinstance(self.step.done, Certificate) else None
         if certificate is not None:
             result.stationarity = certificate
+        return self._over(result)
+
+    def _over(self, result: Result) -> Result:
+        """Write down how the run has ended."""
+        if self.journal is not None:
+            about = {name: result[name] for name in ("fun", "fun_stderr", "nfev", "ngev", "nit", "nfail", "message")}
+            compiled = self.kernel is not None
+            self.journal.outcome({**about, "status": int(result.status), "compiled": compiled})
         return result
 
     def _candidates(self) -> dict[str, Array]:
@@ -580,6 +604,8 @@ class Session:
         """Return the run so far; `fun` is the free estimate of the last record until the run is closed."""
         count = self.counters
         reason = [] if status is Status.CRITERION else [REASONS[status]]
+        if status is Status.FAILING and not count.failing:
+            reason = [f"More than max_fail = {self.max_fail} evaluations failed."]
         notes = [*self.notes, *self.remarks.values()]
         if count.nfail:
             share = count.nfail / max(self.counted, 1)
@@ -594,6 +620,7 @@ class Session:
             ngev=count.ngev,
             nit=self.nit,
             nfail=count.nfail,
+            nrepeat=self.repeats(),
             success=status is Status.CRITERION,
             status=status,
             message=" ".join([*reason, *notes]),
@@ -602,38 +629,45 @@ class Session:
         )
 
     def broken_off(self, query: Query, started: int) -> None:
-        """Count the evaluations of a query that an exception broke off, and save the run as it was before it."""
+        """Count the evaluations of a query that an exception broke off."""
         self.save()
         if query.order == 0:
             self.counters.nfev += started
         else:
             self.counters.ngev += started
 
-    def _end_for_good(self) -> None:
-        """Save the run for the last time: from here on, one with a larger budget would go another way."""
-        if not self._final:
+    def _end_for_good(self, status: Status) -> None:
+        """Take note that from here on a run with a larger budget would go another way."""
+        if self.journal is not None and not self._final:
+            if self.kernel is not None and self._resting is None:
+                self._rest()
             self.save()
-            self._final = True
-            self._resting = None
+            self.journal.ending(status)
+        self._final = True
+        self._resting = None
 
     def save(self) -> None:
-        """Write the run as it was when nothing was under way."""
-        if self.checkpoint is not None and self._resting is not None:
-            self.checkpoint.save(self._resting)
+        """Save a snapshot of the run as it was when nothing was under way, if values of it are in no journal."""
+        if self.journal is not None and self._resting is not None:
+            self.journal.save(self._resting)
 
     def _rest(self) -> None:
-        """Take note of the run now that nothing is under way; save it if it is time."""
-        if self.checkpoint is None or self._final:
+        """Take a snapshot of the run now that nothing is under way, if there is use for one; save it if it is time."""
+        assert self.journal is not None
+        compiled = self.kernel is not None
+        due = self.journal.due(compiled)
+        if self._final or not (compiled or due):
             return
         self._resting = Snapshot(
-            fingerprint=self._fingerprint,
+            queries=self.journal.number,
+            position=self.journal.position,
+            compiled=compiled,
             state=self.state,
             step=self.step,
             nit=self.nit,
             nfev=self.context.nfev,
             rng=self.context.rng.bit_generator.state,
             aux=self.aux.bit_generator.state,
-            aux_at_start=self._aux_at_start,
             counters=copy.copy(self.counters),
             tracker=self.tracker,
             recorder=self.recorder.copy(),
@@ -641,13 +675,11 @@ class Session:
             remarks=dict(self.remarks),
             recognised=self.recognised,
         )
-        if self.checkpoint.due:
+        if due:
             self.save()
 
     def _restore(self, saved: Snapshot) -> None:
         """Go on from a snapshot of the same run."""
-        assert self.checkpoint is not None
-        self.checkpoint.compare(saved.fingerprint, self._fingerprint)
         self.state = saved.state
         self.step = saved.step
         self.nit = saved.nit
@@ -665,15 +697,18 @@ class Session:
 
     def _identity(self) -> dict[str, Any]:
         """Return what a run must have in common with one that it goes on from."""
-        horizon = (self.max_evals, self.max_iter) if self.needs.horizon else ()
+        criteria = [*self.periodic, *self.watching]
         return {
             "method": repr(self.method),
             "oracle": f"{self._declared}, n={self.oracle.n}",
-            "x0": hashlib.sha256(self._x0.tobytes()).hexdigest(),
-            "x_scale": None if self.x_scale is None else self.x_scale.tolist(),
-            "output": f"{self.output}, {self.rule}",
+            "args": content_of(self.oracle.args),
+            "x0": shown_point(self._x0),
+            "rng": plain_state(self.context.rng),
+            "x_scale": None if self.x_scale is None else shown_point(self.x_scale),
             "bounds": described(self.projection),
-            "limits": list(horizon),
+            "output": self.output,
+            "stop": [repr(one) if is_dataclass(one) else type(one).__name__ for one in criteria],
+            "stationarity": None if self.stationarity is None else list(self.stationarity),
         }
 
 

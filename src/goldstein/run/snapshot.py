@@ -1,16 +1,27 @@
-"""A run at a moment when nothing is under way: all that going on from there needs, as plain data."""
+"""A run at a moment when nothing is under way: all that going on from there needs, as plain data.
+
+On disk it is one `.npz` file, arrays and a JSON text with everything else; nothing is pickled. It is written beside its
+place and moved there in one step. It is a cache of the journal: one that cannot be read is as good as none.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from goldstein.counting import Counters
 from goldstein.methods.method import MethodState, Step
 from goldstein.output import Tracker
 from goldstein.run.history import Lookout, Recorder
-from goldstein.state import State
+from goldstein.state import State, pack, unpack
+
+FORMAT = 3
 
 
 @dataclass
@@ -22,27 +33,59 @@ class Snapshot(State):
 
     Attributes
     ----------
-    fingerprint : dict
-        What a run that goes on from here must have in common with this one.
+    queries, position : int
+        Queries that were asked before, and where the records of the next one stand in the journal.
+    compiled : bool
+        Values between queries were computed in machine code, and are in no journal.
     state, step, nit, nfev
         Of the method: its state, its last step, its iterations, and the evaluations that moved it.
-    rng, aux, aux_at_start : dict
-        States of the random generators: of the trajectory, and of what does not change it, now and at the start.
+    rng, aux : dict
+        States of the random generators: of the trajectory, and of what does not change it.
     counters, tracker, recorder, lookout, remarks, recognised
         Of the session.
+    run : str
+        The run that it belongs to.
     """
 
-    fingerprint: dict[str, Any]
+    queries: int
+    position: int
+    compiled: bool
     state: MethodState
     step: Step
     nit: int
     nfev: int
     rng: Mapping[str, Any]
     aux: Mapping[str, Any]
-    aux_at_start: Mapping[str, Any]
     counters: Counters
     tracker: Tracker
     recorder: Recorder
     lookout: Lookout
     remarks: dict[str, str]
     recognised: str
+    run: str = ""
+
+
+def write_snapshot(path: Path, snapshot: Snapshot) -> None:
+    """Write a snapshot in one step."""
+    arrays: dict[str, Any] = {}
+    text = json.dumps({"format": FORMAT, "content": pack(snapshot, arrays)})
+    beside = path.with_name(path.name + ".new")
+    with beside.open("wb") as file:
+        np.savez(file, json=np.frombuffer(text.encode(), np.uint8), **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def read_snapshot(path: Path) -> Snapshot | None:
+    """Return the snapshot; None when there is none that can be read."""
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files if name != "json"}
+            head = json.loads(file["json"].tobytes().decode())
+        if head["format"] != FORMAT:
+            return None
+        content = unpack(head["content"], arrays)
+    except Exception:  # whatever it is, the run can be played again
+        return None
+    return content if isinstance(content, Snapshot) else None

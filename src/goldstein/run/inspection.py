@@ -1,0 +1,372 @@
+"""What a journal says of its run, also while that is going on: read only, in memory that does not grow with the run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from goldstein.run.call import BARE
+from goldstein.run.journal import HEADER, TOLD, VALUES, Stage, check_of_a_run
+from goldstein.run.records import CHUNK, MAGIC, DamagedError, Record, check_magic, scan
+from goldstein.run.result import Status
+from goldstein.run.snapshot import read_snapshot
+
+POINTS = 64  # of the curve at least, when there are as many values; at most twice as many
+RECENT = 1000  # records over which the time of an evaluation is taken
+AT_ONCE = 1 << 14  # bytes of values that are looked at together
+LAST = 10  # the mean of noisy values is over the last of so many parts of the run
+ATTEMPTS = 3  # at reading a file that changes meanwhile
+
+
+@dataclass
+class Inspection:
+    """What a journal says of its run.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    stage : int
+        The stage that the run is in, from 1; 0: nothing was begun.
+    evaluations, gradients : int
+        Values and gradients that the run was told, those after its last snapshot in machine code not counted.
+    max_evals, max_iter : int or None
+        Its limits, all stages together.
+    noisy : bool
+        Whether its values are noisy, as far as the journal shows it.
+    best : float
+        The lowest value without noise; with noise the mean over the last tenth of the run. NaN: none is there.
+    failures : int
+        Values that are not finite.
+    unanswered : int
+        Rows that were begun and not answered: they are in flight, or were lost with a process that died.
+    seconds_each : float or None
+        Time from one evaluation to the next of late; longer pauses of the run are left out.
+    seconds_left : float or None
+        What is left of the budget at that pace; None: nobody knows, or it has ended.
+    seconds_since : float or None
+        Time since the last value came.
+    curve : list of (int, float)
+        Evaluations and the best value up to there, with noise the mean since the point before.
+    compiled : bool
+        Values were computed in machine code and are in no journal, so that they show only in snapshots.
+    outcome : dict or None
+        How it ended: `status` by name, `fun`, `fun_stderr`, `nfev`, `message` and others of `Result`.
+    settings : dict
+        What makes the run: method, oracle, x0, bounds, and so on, in short.
+    versions : dict
+        Of goldstein and NumPy that began it.
+    """
+
+    path: str
+    stage: int = 0
+    evaluations: int = 0
+    gradients: int = 0
+    max_evals: int | None = None
+    max_iter: int | None = None
+    noisy: bool = False
+    best: float = math.nan
+    failures: int = 0
+    unanswered: int = 0
+    seconds_each: float | None = None
+    seconds_left: float | None = None
+    seconds_since: float | None = None
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    compiled: bool = False
+    outcome: dict[str, Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it in JSON types, None where a number is not finite."""
+        answer: dict[str, Any] = _finite(asdict(self))
+        return answer
+
+
+def inspect(path: str | os.PathLike[str]) -> Inspection:
+    """Read what a journal says of its run, which may be going on.
+
+    Nothing is locked and nothing is changed; a record that is just being written is left out.
+
+    Parameters
+    ----------
+    path : str or Path
+        The journal.
+
+    Returns
+    -------
+    Inspection
+
+    Raises
+    ------
+    ValueError
+        The file is damaged, with the position; or it is no journal of a run.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs, tempfile, pathlib
+    >>> from goldstein.run.inspection import inspect
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.journal"
+    >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(3), max_evals=200, rng=0, journal=path)
+    >>> seen = inspect(path)
+    >>> seen.evaluations == res.nfev, seen.max_evals, seen.outcome["status"]
+    (True, 200, 'MAX_EVALS')
+    """
+    file = Path(path)
+    for attempt in range(1, ATTEMPTS + 1):
+        before = file.stat()
+        try:
+            return _inspected(file)
+        except DamagedError:
+            after = file.stat()
+            changed = (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
+            if not changed or attempt == ATTEMPTS:  # not what a run that goes on was just writing
+                raise
+    raise AssertionError
+
+
+def stages_in(path: str | os.PathLike[str]) -> list[Stage]:
+    """Return the stages of the run in a journal; nothing is locked and nothing is changed."""
+    file = Path(path)
+    watch = _Watch()
+    for record in _records(file):
+        watch.take(record)
+    check_of_a_run(file, watch.stages)
+    return watch.stages
+
+
+def total_limits(stages: list[Stage]) -> dict[str, int | None]:
+    """Return the limits of a run, all its stages together."""
+    limits: dict[str, int | None] = {}
+    for name in ("max_evals", "max_iter"):
+        each = [stage.header["limits"][name] for stage in stages]
+        limits[name] = None if None in each else sum(each)
+    return limits
+
+
+def _records(path: Path) -> Iterator[Record]:
+    with path.open("rb", buffering=CHUNK) as file:
+        if check_magic(file.read(len(MAGIC)), path):
+            yield from scan(file, path)
+
+
+def _inspected(path: Path) -> Inspection:
+    watch = _Watch()
+    for record in _records(path):
+        watch.take(record)
+    seen = Inspection(str(path))
+    if not watch.stages:
+        return seen
+    check_of_a_run(path, watch.stages)
+    watch.fill(seen)
+    _look_at_snapshot(path, watch.stages[-1], seen)
+    if seen.max_evals is not None and seen.outcome is None and seen.seconds_each is not None:
+        seen.seconds_left = max(seen.max_evals - seen.evaluations, 0) * seen.seconds_each
+    return seen
+
+
+def _look_at_snapshot(path: Path, stage: Stage, seen: Inspection) -> None:
+    """Take over what is only in the snapshot of a compiled run."""
+    snapshot = read_snapshot(path.with_name(path.name + ".snapshot"))
+    if snapshot is None or snapshot.run != stage.header["id"] or not snapshot.compiled:
+        return
+    seen.compiled = True
+    seen.evaluations = max(seen.evaluations, snapshot.counters.nfev)
+    seen.gradients = max(seen.gradients, snapshot.counters.ngev)
+    seen.failures = max(seen.failures, snapshot.counters.nfail)
+    columns = snapshot.recorder.columns
+    points = [
+        (int(nfev), float(fun)) for nfev, fun in zip(columns["nfev"], columns["fun"], strict=True) if np.isfinite(fun)
+    ]
+    if points and len(points) > len(seen.curve):
+        seen.curve = points[:: max(len(points) // POINTS, 1)]
+        seen.best = points[-1][1] if seen.noisy else min(fun for _, fun in points)
+
+
+class _Watch:
+    """Sums up records as they are read."""
+
+    def __init__(self) -> None:
+        self.stages: list[Stage] = []
+        self.noisy = False
+        self.values = 0
+        self.gradients = 0
+        self.curve = _Curve()
+        self._first: list[float] = []  # values of the first query
+        self.stamps: deque[tuple[float, int]] = deque(maxlen=RECENT + 1)
+
+    def take(self, record: Record) -> None:
+        """Take a record into account."""
+        if record.kind == HEADER:
+            stage = Stage(json.loads(record.content), record.end, record.end)
+            self.noisy = self.noisy or not str(stage.header.get("oracle")).startswith("Deterministic")
+            self.stages.append(stage)
+        elif self.stages:
+            self.stages[-1].take(record)
+            if record.kind == VALUES:
+                self._told(record.content)
+
+    def _told(self, content: bytes) -> None:
+        number, _, rows, order, _, stamp, _ = TOLD.unpack_from(content)
+        self.stamps.append((stamp, rows))
+        if order:
+            self.gradients += rows
+            return
+        if number == 1 and len(self.stages) == 1:
+            self._first += np.frombuffer(content, offset=TOLD.size).tolist()
+        self.values += rows
+        self.curve.add(content[TOLD.size :])
+
+    def _gave_two_values(self) -> bool:
+        """Whether a bare callable gave two values at one point, which its first query asks for."""
+        call = self.stages[0].header.get("call") or {}
+        bare = call.get("oracle", {}).get("kind") == BARE
+        return bare and len(self._first) == 2 and len(set(self._first)) == 2 and all(map(math.isfinite, self._first))
+
+    def fill(self, seen: Inspection) -> None:
+        """Write down what was seen."""
+        last = self.stages[-1]
+        header = self.stages[0].header
+        seen.stage = len(self.stages)
+        seen.evaluations = self.values
+        seen.gradients = self.gradients
+        limits = total_limits(self.stages)
+        seen.max_evals = limits["max_evals"]
+        seen.max_iter = limits["max_iter"]
+        seen.noisy = self.noisy or self._gave_two_values()
+        seen.failures = self.curve.failures
+        seen.unanswered = sum(stage.begun - stage.told for stage in self.stages)
+        seen.curve = self.curve.points(seen.noisy)
+        seen.best = self.curve.recent() if seen.noisy else self.curve.lowest
+        seen.seconds_each = _seconds_each(list(self.stamps))
+        if self.stamps:
+            seen.seconds_since = max(time.time() - self.stamps[-1][0], 0.0)
+        if last.outcome is not None:
+            about = dict(last.outcome)
+            seen.compiled = bool(about.pop("compiled", False))
+            seen.outcome = {**about, "status": Status(about["status"]).name}
+        seen.versions = header["versions"]
+        seen.settings = _settings(header)
+
+
+class _Curve:
+    """Values in bins of equal numbers of evaluations; when there are too many, two become one."""
+
+    def __init__(self) -> None:
+        self._width = 1
+        self._bins: list[list[float]] = []  # values, finite ones, their sum, the lowest
+        self._waiting: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, values: bytes) -> None:
+        """Take values in, as they stand in the file."""
+        self._waiting.append(values)
+        self._bytes += len(values)
+        if self._bytes >= AT_ONCE:
+            self._take()
+
+    def _take(self) -> None:
+        """Put the values that wait into bins."""
+        values = np.frombuffer(b"".join(self._waiting))
+        self._waiting.clear()
+        self._bytes = 0
+        place = 0
+        while place < values.size:
+            if not self._bins or self._bins[-1][0] >= self._width:
+                self._make_room()
+                self._bins.append([0, 0, 0.0, math.inf])
+            last = self._bins[-1]
+            part = values[place : place + self._width - int(last[0])]
+            place += part.size
+            finite = part[np.isfinite(part)]
+            last[0] += part.size
+            last[1] += finite.size
+            if finite.size:
+                with np.errstate(over="ignore"):  # values near the largest float
+                    last[2] += float(finite.sum())
+                last[3] = min(last[3], float(finite.min()))
+
+    def _make_room(self) -> None:
+        if len(self._bins) < 2 * POINTS:
+            return
+        halves = zip(self._bins[::2], self._bins[1::2], strict=True)
+        self._bins = [[a[0] + b[0], a[1] + b[1], a[2] + b[2], min(a[3], b[3])] for a, b in halves]
+        self._width *= 2
+
+    @property
+    def failures(self) -> int:
+        """Values that are not finite."""
+        self._take()
+        return int(sum(count - finite for count, finite, *_ in self._bins))
+
+    def points(self, noisy: bool) -> list[tuple[int, float]]:
+        """Return the curve: with noise the mean of each bin, else the lowest value so far."""
+        self._take()
+        points = []
+        made = 0
+        lowest = math.inf
+        for count, finite, total, least in self._bins:
+            made += int(count)
+            lowest = min(lowest, least)
+            value = lowest
+            if noisy:
+                value = total / finite if finite else math.inf
+            if math.isfinite(value):
+                points.append((made, value))
+        return points
+
+    @property
+    def lowest(self) -> float:
+        """The lowest value; NaN when there is none."""
+        self._take()
+        lowest = min((least for *_, least in self._bins), default=math.inf)
+        return lowest if math.isfinite(lowest) else math.nan
+
+    def recent(self) -> float:
+        """Return the mean over the last tenth of the bins."""
+        self._take()
+        few = self._bins[-math.ceil(len(self._bins) / LAST) :]
+        finite = sum(one[1] for one in few)
+        return sum(one[2] for one in few) / finite if finite else math.nan
+
+
+def _seconds_each(stamps: list[tuple[float, int]]) -> float | None:
+    """Return the time of an evaluation. A gap longer than all others together is a pause of the run, and left out."""
+    gaps = sorted((max(after - before, 0.0), rows) for (before, _), (after, rows) in pairwise(stamps))
+    total = sum(gap for gap, _ in gaps)
+    while len(gaps) > 2 and gaps[-1][0] > total - gaps[-1][0]:
+        total -= gaps.pop()[0]
+    rows = sum(rows for _, rows in gaps)
+    return total / rows if rows else None
+
+
+def _settings(header: dict[str, Any]) -> dict[str, Any]:
+    """Return what makes a run in short."""
+    scale = header["x_scale"]
+    shown = {"method": header["method"], "oracle": header["oracle"], "x0": header["x0"]["shown"]}
+    shown["x_scale"] = None if scale is None else scale["shown"]
+    shown["bounds"] = None if header["bounds"] is None else f"{header['bounds']}"[:200]
+    for name in ("output", "stop", "stationarity"):
+        shown[name] = header[name]
+    return shown
+
+
+def _finite(value: Any) -> Any:
+    """Return plain data with None in the place of numbers that JSON has no word for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,506 @@
+"""The journal: every value that a run was told, on disk as it arrives, so that nothing is paid for twice.
+
+Where a run asks follows from its settings, its seed and the values it was told. So a run is its header plus its values:
+going on means to play it again, answering from the journal, and to ask only for what is missing. The journal keeps a
+fingerprint of every query, so that a run that would go another way is refused and not mixed up.
+
+======== ===========================================================================================================
+record   what it holds
+======== ===========================================================================================================
+HEADER   what makes this run (JSON): method, start, seed, oracle, bounds, limits; one for each stage
+BEGUN    rows of a query that are about to be evaluated
+UNBEGUN  so many of them were not, since an exception came before them
+VALUES   values of rows of a query, with its fingerprint
+MONITOR  what the user's monitor said
+ENDING   from here on, a run with a larger budget would go another way
+LIMITS   the run goes on with a larger budget (JSON)
+OUTCOME  how it ended (JSON)
+======== ===========================================================================================================
+
+A snapshot of the state stands beside it (`….snapshot`), so that a long run need not be played again from its start.
+It is only a cache: without it the run is played again, with the same end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import struct
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import goldstein
+from goldstein import arguments
+from goldstein.oracle import Answer, Array, Query
+from goldstein.run.records import MAGIC, Record, Records
+from goldstein.run.result import Status
+from goldstein.run.snapshot import Snapshot, read_snapshot, write_snapshot
+from goldstein.state import from_plain_state
+
+log = logging.getLogger("goldstein")
+
+HEADER, BEGUN, VALUES, MONITOR, ENDING, LIMITS, OUTCOME, UNBEGUN = range(8)
+ROWS = struct.Struct("<QII")  # number of the query, first row, rows
+TOLD = struct.Struct("<QIIBdd16s")  # the same; order, roundoff, time of day, fingerprint of the query
+SEEN = struct.Struct("<Qd")  # evaluations, what the monitor said
+END = struct.Struct("<QB")  # number of queries, status
+SLOW = 0.05  # seconds of an evaluation from which on every record is forced to the disk
+FEW_QUERIES = 1000  # so many are played again in no time
+
+
+@dataclass
+class Stage:
+    """A stage of a run, as it stands in the journal.
+
+    Attributes
+    ----------
+    header : dict
+        What makes the run, with the limits that hold now.
+    start, end : int
+        Where its records begin and end in the file.
+    ending, ended : int, Status or None
+        Where the record ENDING stands, and how the run was about to end.
+    queries : int
+        Queries of which there is any record.
+    begun, told : int
+        Rows that were begun and rows that were answered.
+    outcome : dict or None
+        How it ended.
+    """
+
+    header: dict[str, Any]
+    start: int
+    end: int
+    ending: int | None = None
+    ended: Status | None = None
+    queries: int = 0
+    begun: int = 0
+    told: int = 0
+    outcome: dict[str, Any] | None = None
+
+    def take(self, record: Record) -> None:
+        """Take a record into account."""
+        self.end = record.end
+        if record.kind == BEGUN:
+            number, _, rows = ROWS.unpack(record.content)
+            self.queries = number
+            self.begun += rows
+        elif record.kind == UNBEGUN:
+            self.begun -= ROWS.unpack(record.content)[2]
+        elif record.kind == VALUES:
+            number, _, rows, *_ = TOLD.unpack_from(record.content)
+            self.queries = number
+            self.told += rows
+        elif record.kind == ENDING and self.ending is None:
+            _, status = END.unpack(record.content)
+            self.ending = record.start
+            self.ended = Status(status)
+        elif record.kind == LIMITS:
+            self.header["limits"] = json.loads(record.content)
+        elif record.kind == OUTCOME:
+            self.outcome = json.loads(record.content)
+
+
+def stages_of(records: Iterator[Record]) -> list[Stage]:
+    """Return the stages of a run from its records."""
+    stages: list[Stage] = []
+    for record in records:
+        if record.kind == HEADER:
+            stages.append(Stage(json.loads(record.content), record.end, record.end))
+        elif stages:
+            stages[-1].take(record)
+    return stages
+
+
+def check_of_a_run(path: Path, stages: list[Stage]) -> None:
+    """Refuse the records of something else, such as an attack."""
+    if stages and "rng" not in stages[0].header:
+        about = stages[0].header.get("about", "something else")
+        raise ValueError(f"{path} is the journal of {about} and not of a run: give journal= another file.")
+
+
+class Journal:
+    """Where a run keeps every value that it was told; `journal=` of `minimize` takes it, or just its path.
+
+    If the file exists when a run starts, the run goes on from it: bit for bit as if it had never been stopped, and
+    without asking again for any value that is there.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    sync : float, optional
+        Seconds after which what was written is forced to the disk; when evaluations take longer than 50 ms, every
+        record is.
+    snapshots : float, optional
+        Seconds between two snapshots of the state, which keep a long run from being played again from its start.
+
+    Notes
+    -----
+    Compared with what is in the file are method, x0, the state of `rng` (None: as in the file), kind, size and `args`
+    of the oracle, bounds or projection, `x_scale`, `output`, `stop` and `stationarity`. Arrays in `args` are compared
+    by their content, however large; what is no plain data (functions, models) by the name of its type, so what a
+    function has closed over is not. `workers`, `callback`, `monitor` and `catch` may change.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.journal"
+    >>> method = gs.GFM(0.01, 0.005)
+    >>> f = lambda x: abs(x).sum()
+    >>> half = gs.minimize(f, np.ones(3), method, max_iter=50, rng=0, journal=path)
+    >>> whole = gs.minimize(f, np.ones(3), method, max_iter=100, rng=0, journal=path)
+    >>> again = gs.minimize(f, np.ones(3), method, max_iter=100, rng=0)
+    >>> bool((whole.x == again.x).all())
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, sync: float = 1.0, snapshots: float = 60.0) -> None:
+        self.path = Path(path)
+        self.sync = arguments.number("sync", sync, "a number of seconds ≥ 0", lambda given: given >= 0)
+        self.snapshots = arguments.number("snapshots", snapshots, "a number of seconds ≥ 0", lambda given: given >= 0)
+        self.stages: list[Stage] = []
+        self.call: dict[str, Any] | None = None  # by which the run was begun, in plain data; kept, and not compared
+        self.number = 0  # queries that were asked
+        self.lost = 0  # rows that were begun in earlier lives of the run, and never answered
+        self._records: Records | None = None
+        self._stage = -1
+        self._ahead: Record | None = None
+        self._reader: Iterator[Record] = iter(())
+        self._query = _Asked()
+        self._saved = time.monotonic()
+        self._saved_at = 0
+
+    @property
+    def snapshot_path(self) -> Path:
+        """The file of the snapshot."""
+        return self.path.with_name(self.path.name + ".snapshot")
+
+    def __enter__(self) -> Journal:
+        """Open the file and read what it holds; a torn tail is cut off."""
+        self._records = Records(self.path, self.sync)
+        try:
+            self.stages = stages_of(self._records.read())
+            check_of_a_run(self.path, self.stages)
+            self._records.cut(self.stages[-1].end if self.stages else len(MAGIC))
+        except BaseException:
+            self._records.close()
+            raise
+        self._stage = -1
+        self.lost = 0
+        self.snapshot_path.with_name(self.snapshot_path.name + ".new").unlink(missing_ok=True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self._records is not None
+        self._records.force()
+        self._records.close()
+        self._records = None
+
+    def generator(self, rng: int | np.random.Generator | None) -> np.random.Generator:
+        """Return the generator of the run: of its seed, or as in the journal if there is none."""
+        if rng is None and self.stages:
+            return from_plain_state(self.stages[0].header["rng"])
+        return arguments.generator(rng)
+
+    def planned(self, limits: Mapping[str, int | None], horizon: bool, extend: bool) -> list[dict[str, int | None]]:
+        """Return the limits of each stage of the run: as in the journal, and one more for what it is extended by."""
+        before = [dict(stage.header["limits"]) for stage in self.stages]
+        if not before or not horizon:
+            return [dict(limits)]
+        rest = {name: _rest(limit, [stage[name] for stage in before]) for name, limit in limits.items()}
+        if all(left == 0 for left in rest.values()):
+            return before
+        if len(before) == 1 and not extend:
+            return [dict(limits)]  # to be refused
+        for name, left in rest.items():
+            if left is not None and left < 0:
+                raise ValueError(f"{self.path} is the journal of a run with a larger {name} than {limits[name]}.")
+        if not extend:
+            raise ValueError(f"{self.path} is the journal of a run with smaller limits: give extend=True to go on.")
+        return [*before, {name: None if limits[name] is None else left for name, left in rest.items()}]
+
+    def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], horizon: bool) -> Snapshot | None:
+        """Begin the next stage, or go on with it; return the snapshot to go on from, if there is one."""
+        assert self._records is not None
+        self._stage += 1
+        self.number = 0
+        self._saved = time.monotonic()
+        self._saved_at = 0
+        if self._stage == len(self.stages):
+            versions = {"goldstein": goldstein.__version__, "numpy": np.__version__}
+            header = {"id": uuid.uuid4().hex, "versions": versions, **identity, "limits": dict(limits)}
+            if self._stage == 0:
+                header["call"] = self.call
+            self._records.append(HEADER, _json(header), at_once=True)
+            self.stages.append(Stage(header, self._records.end, self._records.end))
+            self._read_from(self._records.end)
+            return None
+        stage = self.stages[self._stage]
+        _compare(self.path, stage.header, identity)
+        larger = _larger(self.path, stage.header["limits"], limits, horizon)
+        if larger or stage.ended is Status.CALLBACK:  # who goes on after that does not stop there again
+            self._forget_ending(stage)
+        if larger:
+            stage.header["limits"] = dict(limits)
+            self._records.append(LIMITS, _json(limits), at_once=True)
+            stage.end = self._records.end
+        self.lost += stage.begun - stage.told
+        log.info("%s: goes on after %d values, which are not asked for again", self.path, stage.told)
+        snapshot = self._snapshot(stage, larger)
+        if snapshot is None:
+            self._read_from(stage.start)
+            return None
+        self.number = snapshot.queries
+        self._read_from(snapshot.position)
+        return snapshot
+
+    def _forget_ending(self, stage: Stage) -> None:
+        """Drop the end that a run came to which now goes on; later stages began at that end."""
+        assert self._records is not None
+        if stage.ending is None:
+            return
+        self._records.cut(stage.ending)
+        fresh = stages_of(self._records.read())
+        self.stages = fresh
+        vars(stage).update(vars(fresh[self._stage]))
+        self.stages[self._stage] = stage
+
+    def _snapshot(self, stage: Stage, larger: bool) -> Snapshot | None:
+        found = read_snapshot(self.snapshot_path)
+        if found is None or found.run != stage.header["id"] or found.position > stage.end:
+            return None
+        if larger and not found.compiled:  # all of the history is spread over the budget: played again, it is exact
+            return None
+        return found
+
+    def _read_from(self, position: int) -> None:
+        assert self._records is not None
+        self._reader = self._records.read(position)
+        self._step()
+
+    def _step(self) -> None:
+        """Go on to the next record of this stage."""
+        self._ahead = next(self._reader, None)
+        while self._ahead is not None and self._ahead.kind in (LIMITS, OUTCOME):
+            self._ahead = next(self._reader, None)
+        if self._ahead is not None and self._ahead.kind == HEADER:
+            self._ahead = None
+
+    @property
+    def replaying(self) -> bool:
+        """Whether what comes next has happened before."""
+        return self._ahead is not None
+
+    def known(self, query: Query) -> list[tuple[int, Answer]]:
+        """Return the rows of the next query that are in the journal: first row and answer, in order."""
+        self.number += 1
+        self._query = _Asked(fingerprint(query), query.order)
+        parts: dict[int, Answer] = {}
+        rows_known = 0
+        while self._ahead is not None and rows_known < len(query):
+            record = self._ahead
+            if record.kind in (BEGUN, VALUES):
+                number, first, rows = ROWS.unpack_from(record.content)
+                self._check_course(number == self.number)
+            if record.kind == VALUES:
+                order, roundoff, _, found = TOLD.unpack_from(record.content)[3:]
+                self._check_course(found == self._query.fingerprint)
+                values = np.frombuffer(record.content, offset=TOLD.size).reshape(rows, -1).copy()
+                parts[first] = Answer(values if order else values[:, 0], roundoff)
+                rows_known += rows
+            self._step()  # also past a monitor that nobody asks for any more
+        return sorted(parts.items())
+
+    def _check_course(self, same: bool) -> None:
+        if not same:
+            raise ValueError(
+                f"{self.path} holds another course of this run: query {self.number} asks for other points than it did "
+                "then, as with another version of goldstein, NumPy or its linear algebra, a compiled loop on one side "
+                "only, or a sampler with a state of its own."
+            )
+
+    def begun(self, first: int, rows: int) -> None:
+        """Take note that rows are about to be evaluated; see `Ledger`."""
+        assert self._records is not None
+        self._query.since[first] = time.monotonic()
+        self._records.append(BEGUN, ROWS.pack(self.number, first, rows))
+
+    def not_begun(self, rows: int) -> None:
+        """Take note that so many rows were not begun after all, since an exception came before them; see `Ledger`."""
+        assert self._records is not None
+        self._records.append(UNBEGUN, ROWS.pack(self.number, 0, rows))
+
+    def told(self, first: int, answer: Answer) -> None:
+        """Write down the answer to some rows; see `Ledger`."""
+        assert self._records is not None
+        rows = len(answer.values)
+        asked = self._query
+        head = TOLD.pack(self.number, first, rows, asked.order, answer.roundoff, time.time(), asked.fingerprint)
+        begun = asked.since.pop(first, np.inf)
+        slow = time.monotonic() - begun >= SLOW * rows
+        self._records.append(VALUES, head + np.ascontiguousarray(answer.values).tobytes(), at_once=slow)
+
+    def monitored(self, nfev: int) -> float | None:
+        """Return what the monitor said after so many evaluations, if that is in the journal."""
+        while self._ahead is not None and self._ahead.kind == MONITOR:
+            before, value = SEEN.unpack(self._ahead.content)
+            if before > nfev:
+                return None
+            self._step()
+            if before == nfev:
+                return float(value)
+        return None
+
+    def monitor(self, nfev: int, value: float) -> None:
+        """Write down what the monitor said."""
+        if not self.replaying:
+            assert self._records is not None
+            self._records.append(MONITOR, SEEN.pack(nfev, value))
+
+    def ending(self, status: Status) -> None:
+        """Write down that the run comes to its end, from where one with a larger budget would go another way."""
+        if self._ahead is not None and self._ahead.kind == ENDING:
+            self._step()
+        if not self.replaying and self.stages[self._stage].ending is None:
+            assert self._records is not None
+            self.stages[self._stage].ending = self._records.end
+            self._records.append(ENDING, END.pack(self.number, status))
+
+    def outcome(self, about: Mapping[str, Any]) -> None:
+        """Write down how the run has ended."""
+        stage = self.stages[self._stage]
+        if stage.outcome is None and not self.replaying:
+            assert self._records is not None
+            stage.outcome = dict(about)
+            self._records.append(OUTCOME, _json(about), at_once=True)
+            stage.end = self._records.end
+        if not about["compiled"]:  # the journal holds every value of the run
+            self.snapshot_path.unlink(missing_ok=True)
+
+    def due(self, compiled: bool) -> bool:
+        """Whether it is time for a snapshot."""
+        if self.replaying or time.monotonic() - self._saved < self.snapshots:
+            return False
+        return compiled or self.number - self._saved_at >= FEW_QUERIES or not self.snapshots
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Write a snapshot, when everything before it is on the disk."""
+        assert self._records is not None
+        self._records.force()
+        snapshot.run = self.stages[self._stage].header["id"]
+        write_snapshot(self.snapshot_path, snapshot)
+        self._saved = time.monotonic()
+        self._saved_at = self.number
+
+    @property
+    def position(self) -> int:
+        """Where the next record will stand."""
+        assert self._records is not None
+        return self._records.end if self._ahead is None else self._ahead.start
+
+
+def _rest(limit: int | None, before: list[int | None]) -> int | None:
+    """Return what a limit leaves after earlier stages; None: no end to it."""
+    used = [one for one in before if one is not None]
+    if limit is None:
+        return 0 if len(used) < len(before) else None
+    return limit - sum(used)
+
+
+@dataclass
+class _Asked:
+    """The query at hand: its fingerprint, its order, and when parts of it were begun."""
+
+    fingerprint: bytes = b""
+    order: int = 0
+    since: dict[int, float] = field(default_factory=dict)
+
+
+def fingerprint(query: Query) -> bytes:
+    """Return sixteen bytes that tell a query from any other."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(np.ascontiguousarray(query.points).data)
+    if query.samples is not None:
+        _into(digest, query.samples)
+    digest.update(bytes([query.order]))
+    return digest.digest()
+
+
+def content_of(value: Any) -> str:
+    """Return the fingerprint of plain data: numbers, strings, arrays and what is made of them.
+
+    Of what is no plain data only the name of its type counts.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    _into(digest, value)
+    return digest.hexdigest()
+
+
+def _into(digest: Any, value: Any) -> None:
+    digest.update(type(value).__name__.encode())
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        digest.update(f"{value.dtype}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).view(np.uint8).data if value.size else b"")
+    elif isinstance(value, bool | int | float | complex | str | bytes | np.generic) or value is None:
+        digest.update(repr(value).encode())
+    elif isinstance(value, Mapping):
+        for key in value:
+            _into(digest, key)
+            _into(digest, value[key])
+    elif isinstance(value, list | tuple | np.ndarray):
+        for item in value:
+            _into(digest, item)
+
+
+def shown_point(x: Array) -> dict[str, str]:
+    """Return a point as a header holds it: its fingerprint, and a few entries for people."""
+    return {"content": content_of(x), "shown": arguments.shown(x)}
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def _compare(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with another run than the one in the journal."""
+    for name, value in json.loads(_json(now)).items():
+        then = before.get(name)
+        if then == value:
+            continue
+        if name == "rng":
+            raise ValueError(f"{path} is the journal of a run with another rng; give the same seed, or rng=None.")
+        if isinstance(then, dict) and "shown" in then:
+            then = then["shown"]
+            value = value["shown"]
+        raise ValueError(
+            f"{path} is the journal of another run: its {name} was {then!r:.200}, now it is {value!r:.200}."
+        )
+
+
+def _larger(path: Path, before: Mapping[str, Any], now: Mapping[str, Any], horizon: bool) -> bool:
+    """Return whether the limits of a run have grown; refuse smaller ones, and larger ones where steps are planned."""
+    grown = False
+    for name, limit in now.items():
+        then = np.inf if before[name] is None else before[name]
+        new = np.inf if limit is None else limit
+        if new < then:
+            raise ValueError(
+                f"{path} is the journal of a run with {name}={before[name]}, and {limit} is less: give {before[name]} "
+                "or more."
+            )
+        if new > then and horizon:
+            raise ValueError(
+                f"The steps of this run were planned for {name}={before[name]}, so it cannot become one of {limit}: "
+                "give extend=True to go on from its answer as a new stage."
+            )
+        grown = grown or new > then
+    return grown

@@ -1,0 +1,159 @@
+"""A line on the terminal that says how far a run is; silent where there is no terminal."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from typing import IO, Any
+
+import numpy as np
+
+from goldstein.oracle import Answer
+
+EVERY = 0.1  # seconds between two looks of the line
+SECONDS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+class Bar:
+    """The line: evaluations, the best value, how fast it goes and how long it will take.
+
+    Parameters
+    ----------
+    total : int or None
+        Evaluations that the run may make.
+    noisy : bool
+        Values are noisy, so that a mean is shown and not the lowest.
+    stream : file, optional
+        Where to; None: standard error.
+    """
+
+    def __init__(self, total: int | None, noisy: bool, stream: IO[str] | None = None) -> None:
+        self.total = total
+        self.noisy = noisy
+        self.stream = sys.stderr if stream is None else stream
+        self.shown = bool(getattr(self.stream, "isatty", lambda: False)())
+        self.value = math.nan
+        self._earlier = 0  # evaluations of earlier stages
+        self._done = 0
+        self._come = 0
+        self._since: float | None = None
+        self._before = 0
+        self._last = 0.0
+        self._replaying = False
+
+    def begun(self, first: int, rows: int) -> None:
+        """See `Ledger`; what is begun is not shown."""
+
+    def not_begun(self, rows: int) -> None:
+        """See `Ledger`."""
+
+    def told(self, first: int, answer: Answer) -> None:
+        """Take note of values as they arrive."""
+        self._come += len(answer.values)
+        finite = answer.values[np.isfinite(answer.values)] if answer.values.ndim == 1 else np.empty(0)
+        if finite.size:
+            self._value(float(finite.mean()) if self.noisy else float(finite.min()))
+        self._show()
+
+    def _value(self, value: float) -> None:
+        if math.isnan(self.value):
+            self.value = value
+        elif self.noisy:
+            self.value += 0.05 * (value - self.value)
+        else:
+            self.value = min(self.value, value)
+
+    def done(self, nfev: int, value: float, replaying: bool = False) -> None:
+        """Take note of how many evaluations this stage has counted.
+
+        `value` is the mean of the last ones, if it is known; `replaying`: they come from a journal, in no time.
+        """
+        made = self._earlier + nfev
+        if self._since is None or replaying or self._replaying:
+            self._since = time.monotonic()
+            self._before = made
+        self._replaying = replaying
+        if not self._come and self._done != made and math.isfinite(value):
+            self._value(value)
+        self._done = made
+        self._come = 0
+        self._show()
+
+    def stage_begins(self, nfev: int) -> None:
+        """Take note that a stage begins, after so many evaluations of earlier ones."""
+        self._earlier = nfev
+        self._done = nfev
+        self._come = 0
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if not self.shown or now - self._last < EVERY:
+            return
+        self._last = now
+        width = shutil.get_terminal_size().columns - 1
+        self.stream.write("\r" + self.line(now)[:width].ljust(width))
+        self.stream.flush()
+
+    def line(self, now: float) -> str:
+        """Return the line."""
+        made = self._done + self._come
+        parts = [f"{made:,} evaluations"]
+        if self.total is not None:
+            parts = [f"{made:,} of {self.total:,} evaluations, {made / self.total:.0%}"]
+        if math.isfinite(self.value):
+            parts.append(f"{'mean' if self.noisy else 'best'} {self.value:.6g}")
+        seconds = 0.0 if self._since is None else now - self._since
+        rate = (made - self._before) / seconds if seconds > 0 else 0.0
+        if rate > 0:
+            parts.append(f"{rate:,.3g} a second")
+        if rate > 0 and self.total is not None:
+            parts.append(f"{lasting((self.total - made) / rate)} left")
+        return " · ".join(parts)
+
+    def close(self) -> None:
+        """Wipe the line."""
+        if self.shown and self._last:
+            width = shutil.get_terminal_size().columns - 1
+            self.stream.write("\r" + " " * width + "\r")
+            self.stream.flush()
+
+
+class Both:
+    """Two who keep account of a query; see `Ledger`."""
+
+    def __init__(self, *ledgers: Any) -> None:
+        self.ledgers = ledgers
+
+    def begun(self, first: int, rows: int) -> None:
+        """Pass it on."""
+        for ledger in self.ledgers:
+            ledger.begun(first, rows)
+
+    def not_begun(self, rows: int) -> None:
+        """Pass it on."""
+        for ledger in self.ledgers:
+            ledger.not_begun(rows)
+
+    def told(self, first: int, answer: Answer) -> None:
+        """Pass it on."""
+        for ledger in self.ledgers:
+            ledger.told(first, answer)
+
+
+def lasting(seconds: float) -> str:
+    """Return a time in words, in its two largest units.
+
+    Examples
+    --------
+    >>> lasting(7384)
+    '2 h 3 min'
+    """
+    left = round(seconds)
+    words: list[str] = []
+    for size, name in SECONDS:
+        if left >= size or (name == "s" and not words):
+            words.append(f"{left // size} {name}")
+            left %= size
+    return " ".join(words[:2])

@@ -1,0 +1,444 @@
+"""The journal: what was paid for is never paid for again, whatever happens to the run or to the file."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import goldstein as gs
+from goldstein.run import records
+from goldstein.run.journal import VALUES, content_of
+from goldstein.run.snapshot import read_snapshot
+from tests.journal_kills import CASES, check, summary
+
+X0 = np.array([1.0, -0.5, 0.25, 2.0])
+METHOD = gs.GFM(0.1, 0.02, 3)
+
+
+def plain(x) -> float:
+    return float(np.abs(x - 0.3).sum() + 0.1 * np.sin(3 * x).sum())
+
+
+class Counting:
+    """A function that counts its calls, and breaks off before the one with a given number."""
+
+    def __init__(self, stops_at: int | None = None) -> None:
+        self.calls = 0
+        self.stops_at = stops_at
+
+    def __call__(self, x) -> float:
+        if self.calls == self.stops_at:
+            raise KeyboardInterrupt
+        self.calls += 1
+        return plain(x)
+
+
+def half_way(path, at=150, method=METHOD, **settings):
+    """Leave the journal of a run that was stopped before its end; return the settings to go on with."""
+    keys = {"max_evals": 400, "rng": 3, "journal": path} | settings
+    gs.minimize(gs.Deterministic(Counting(at)), X0, method, **keys)
+    return keys
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3)
+
+
+def test_only_what_is_missing_is_asked_for(tmp_path, whole):
+    for at in (1, 2, 17, 150, whole.nfev - 1):
+        keys = half_way(tmp_path / str(at), at)
+        rest = Counting()
+        res = gs.minimize(gs.Deterministic(rest), X0, METHOD, **keys)
+        assert rest.calls == whole.nfev - at
+        assert summary(res) == summary(whole)
+        again = Counting()
+        assert summary(gs.minimize(gs.Deterministic(again), X0, METHOD, **keys)) == summary(whole)
+        assert again.calls == 0
+
+
+def test_the_first_calls_of_a_bare_function_are_in_it_too(tmp_path):
+    stopped = Counting(1)
+    gs.minimize(stopped, X0, METHOD, max_evals=400, rng=3, journal=tmp_path / "run")
+    rest = Counting()
+    res = gs.minimize(rest, X0, METHOD, max_evals=400, rng=3, journal=tmp_path / "run")
+    assert rest.calls == res.nfev - 1
+
+
+def test_noise_that_cannot_be_replayed_is_replayed(tmp_path):
+    dice = np.random.default_rng(0)
+    calls = []
+
+    def noisy(x):
+        if len(calls) == 300:
+            raise KeyboardInterrupt
+        calls.append(plain(x) + 0.1 * dice.normal())
+        return calls[-1]
+
+    keys = {"max_evals": 600, "rng": 0, "journal": tmp_path / "run"}
+    gs.minimize(gs.Unreplayable(noisy), X0, "cma", **keys)
+    first = list(calls)
+    calls.clear()
+    res = gs.minimize(gs.Unreplayable(noisy), X0, "cma", **keys)
+    assert len(first) + len(calls) == res.nfev
+
+
+def test_exceptions_lose_nothing_that_was_told(tmp_path):
+    calls = []
+
+    def breaks(x):
+        calls.append(1)
+        if len(calls) == 100:
+            raise OSError("the licence server is down")
+        time.sleep(0.02)  # each row is a part of its own
+        return plain(x)
+
+    keys = {"max_evals": 120, "rng": 3, "journal": tmp_path / "run"}
+    with pytest.raises(OSError, match="licence"):
+        gs.minimize(gs.Deterministic(breaks), X0, METHOD, **keys)
+    res = gs.minimize(gs.Deterministic(breaks), X0, METHOD, **keys)
+    assert len(calls) == res.nfev + res.nrepeat
+    assert res.nrepeat == 1
+
+
+def test_monitor_and_callback_are_not_called_for_what_is_replayed(tmp_path):
+    def run(stops_at=None, journal=None):
+        seen = {"monitor": [], "callback": []}
+
+        def monitor(x):
+            seen["monitor"].append(1)
+            return float(x[0])
+
+        res = gs.minimize(
+            gs.Deterministic(Counting(stops_at)),
+            X0,
+            METHOD,
+            max_evals=400,
+            rng=3,
+            journal=journal,
+            monitor=monitor,
+            callback=lambda intermediate_result: seen["callback"].append(intermediate_result.nfev),
+        )
+        return res, seen
+
+    undisturbed, every = run()
+    _, first = run(150, tmp_path / "run")
+    res, second = run(None, tmp_path / "run")
+    assert summary(res) == summary(undisturbed)
+    assert len(first["monitor"]) + len(second["monitor"]) == len(every["monitor"])
+    assert first["callback"] + second["callback"] == every["callback"]
+    assert run(None, tmp_path / "run")[1] == {"monitor": [], "callback": []}
+
+
+@pytest.mark.parametrize("method", ["auto", gs.GFM(0.1, gs.steps.LinearDecay(0.02), 3)], ids=["auto", "gfm"])
+def test_a_run_planned_for_its_budget_goes_on_as_a_new_stage(tmp_path, method):
+    first = gs.minimize(gs.Deterministic(plain), X0, method, max_evals=300, rng=3, journal=tmp_path / "run")
+    function = Counting(100)
+    keys = {"max_evals": 700, "rng": 3, "journal": tmp_path / "run", "extend": True}
+    gs.minimize(gs.Deterministic(function), X0, method, **keys)
+    assert function.calls == 100
+    rest = Counting()
+    res = gs.minimize(gs.Deterministic(rest), X0, method, **keys)
+    assert first.nfev < res.nfev <= 700
+    assert res.nfev == first.nfev + 100 + rest.calls
+    assert res.fun <= first.fun
+    assert "stage 2, from the answer after" in res.message
+    assert (np.diff(res.history.nfev) >= 0).all()
+    assert res.history.nfev[-1] > first.nfev
+    again = gs.minimize(gs.Deterministic(Counting(0)), X0, method, max_evals=700, rng=3, journal=tmp_path / "run")
+    assert summary(again) == summary(res)
+    with pytest.raises(ValueError, match="a larger max_evals than 600"):
+        gs.minimize(gs.Deterministic(plain), X0, method, max_evals=600, rng=3, journal=tmp_path / "run")
+    with pytest.raises(ValueError, match="give extend=True"):
+        gs.minimize(gs.Deterministic(plain), X0, method, max_evals=900, rng=3, journal=tmp_path / "run")
+
+
+def test_a_run_that_ran_out_of_time_goes_on(tmp_path, whole):
+    def slow(x):
+        time.sleep(0.002)
+        return plain(x)
+
+    keys = {"max_evals": 400, "rng": 3, "journal": tmp_path / "run"}
+    calls = 0
+    for _ in range(50):
+        res = gs.minimize(gs.Deterministic(slow), X0, METHOD, max_time=0.2, **keys)
+        if res.status is not gs.Status.MAX_TIME:
+            break
+        assert not res.success
+        assert res.message.startswith("The time is over")
+        assert res.nfev > calls or res.nfev == 0
+        calls = res.nfev
+    assert calls
+    assert summary(res) == summary(whole)
+
+
+def test_too_many_failures_end_a_run():
+    calls = []
+
+    def fails(x):
+        calls.append(1)
+        return np.nan if len(calls) % 5 == 0 else plain(x)
+
+    res = gs.minimize(gs.Deterministic(fails), X0, METHOD, max_evals=2000, rng=0, max_fail=7)
+    assert res.status is gs.Status.FAILING
+    assert res.message.startswith("More than max_fail = 7 evaluations failed.")
+    assert 7 < res.nfail <= 7 + 6
+
+
+# The file
+
+
+def answers_or_refuses(path, whole):
+    """Go on from a file; return whether that worked, with the right end. A refusal must be one sentence."""
+    before = path.read_bytes()
+    try:
+        res = gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=path)
+    except ValueError as error:
+        refusal = str(error)
+    else:
+        assert summary(res) == summary(whole)
+        return True
+    assert "\n" not in refusal
+    assert path.read_bytes() == before, "a file that is refused is left alone"
+    return False
+
+
+def test_truncations_and_bit_flips_never_give_a_wrong_answer(tmp_path, whole):
+    """A thousand of them: exact resume or refusal; CRC-32 finds every flip of up to three bits in a record."""
+    path = tmp_path / "run"
+    half_way(path, 60)
+    written = path.read_bytes()
+    dice = random.Random(7)
+    went_on = {"cut": 0, "flip": 0}
+    for trial in range(1000):
+        broken = bytearray(written)
+        kind = "cut" if trial % 2 else "flip"
+        if kind == "cut":
+            del broken[dice.randrange(len(broken)) :]
+        else:
+            for _ in range(dice.choice((1, 1, 2, 3))):
+                broken[dice.randrange(len(broken))] ^= 1 << dice.randrange(8)
+        path.write_bytes(broken)
+        went_on[kind] += answers_or_refuses(path, whole)
+    assert went_on["cut"] == 500, "a torn tail is cut off"
+    assert went_on["flip"] < 50, "what is damaged before the end is refused"
+
+
+def test_damage_is_refused_with_its_position(tmp_path):
+    path = tmp_path / "run"
+    keys = half_way(path)
+    written = bytearray(path.read_bytes())
+    with path.open("rb") as file:
+        values = [record for record in records.scan(file, path) if record.kind == VALUES]
+    for place in (values[3].start + 4, values[3].end - 6):  # in its head, and in its content
+        broken = bytearray(written)
+        broken[place] ^= 1
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match=rf"is damaged at byte {values[3].start}: .* Nothing was changed"):
+            gs.minimize(gs.Deterministic(plain), X0, METHOD, **keys)
+
+
+def test_a_length_that_points_beyond_the_end_is_no_torn_tail(tmp_path):
+    path = tmp_path / "run"
+    keys = half_way(path)
+    with path.open("rb") as file:
+        third = list(records.scan(file, path))[3]
+    broken = bytearray(path.read_bytes())
+    broken[third.start + 7] = 0x7F  # the highest byte of the length
+    path.write_bytes(broken)
+    with pytest.raises(ValueError, match="is damaged at byte"):
+        gs.minimize(gs.Deterministic(plain), X0, METHOD, **keys)
+
+
+def test_space_that_was_set_aside_but_not_written_is_a_torn_tail(tmp_path, whole):
+    path = tmp_path / "run"
+    half_way(path)
+    path.write_bytes(path.read_bytes() + bytes(5000))
+    assert answers_or_refuses(path, whole)
+
+
+def test_other_files_are_refused_and_left_alone(tmp_path):
+    old = tmp_path / "old.npz"
+    np.savez(old, x=X0)
+    text = tmp_path / "notes.txt"
+    text.write_text("not a journal at all, but something that is longer than twenty bytes")
+    for path, sentence in ((old, "a checkpoint of an earlier version"), (text, "is not a goldstein journal")):
+        before = path.read_bytes()
+        with pytest.raises(ValueError, match=sentence):
+            gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=100, rng=0, journal=path)
+        assert path.read_bytes() == before
+
+
+def test_a_place_that_cannot_be_written_is_found_before_the_first_evaluation(tmp_path):
+    for path in (tmp_path / "no" / "run", tmp_path):
+        function = Counting()
+        with pytest.raises(OSError, match="the journal cannot be written"):
+            gs.minimize(function, X0, METHOD, max_evals=100, journal=path)
+        assert function.calls == 0
+
+
+def test_a_full_disk_ends_the_run_and_leaves_a_whole_journal(tmp_path, monkeypatch, whole):
+    path = tmp_path / "run"
+    real = os.write
+    left = 4000
+
+    def write(file, content):
+        nonlocal left
+        left -= len(content)
+        return real(file, content) if left > 0 else real(file, content[:3])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        with pytest.raises(OSError, match="The disk is full") as caught:
+            gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=path)
+    assert caught.value.result.nfev > 0
+    assert answers_or_refuses(path, whole)
+
+
+def test_two_runs_cannot_write_one_journal(tmp_path):
+    path = tmp_path / "run"
+    with (
+        gs.Journal(path),
+        pytest.raises(BlockingIOError, match="is being written by another run"),
+    ):
+        gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=path)
+
+
+def test_another_course_is_refused(tmp_path):
+    """As on another machine, whose linear algebra rounds otherwise: a value is a little off, and put right later."""
+    path = tmp_path / "run"
+    keys = half_way(path)
+    with path.open("rb") as file:
+        *_, last = (record for record in records.scan(file, path) if record.kind == VALUES)
+    content = bytearray(last.content)
+    content[-3] ^= 1  # a value that is a little off, in a record that is whole
+    written = path.read_bytes()
+    path.write_bytes(written[: last.start] + records.framed(VALUES, bytes(content)))
+    again = Counting(60)
+    gs.minimize(gs.Deterministic(again), X0, METHOD, **keys)  # goes on from the other value
+    altered = path.read_bytes()
+    path.write_bytes(altered[: last.start] + records.framed(VALUES, last.content) + altered[last.end :])
+    with pytest.raises(ValueError, match="asks for other points than it did then"):
+        gs.minimize(gs.Deterministic(plain), X0, METHOD, **keys)
+
+
+def test_a_snapshot_is_only_a_cache(tmp_path, whole):
+    path = tmp_path / "run"
+    journal = gs.Journal(path, snapshots=0)
+    half_way(journal)
+    assert read_snapshot(journal.snapshot_path) is not None
+    kept = journal.snapshot_path.read_bytes()
+    for content in (kept, kept[:100], b"", bytes(len(kept)), None):
+        copy = tmp_path / "copy"
+        copy.write_bytes(path.read_bytes())
+        if content is None:
+            copy.with_name("copy.snapshot").unlink(missing_ok=True)
+        else:
+            copy.with_name("copy.snapshot").write_bytes(content)
+        assert answers_or_refuses(copy, whole)
+    other = tmp_path / "other"  # the snapshot of another run
+    half_way(other)
+    other.with_name("other.snapshot").write_bytes(kept)
+    assert answers_or_refuses(other, whole)
+
+
+def test_a_compiled_run_goes_on_from_its_snapshot_or_from_its_start(tmp_path):
+    case = CASES["auto, compiled"]
+    path = tmp_path / "run"
+    undisturbed = summary(case.minimize())
+
+    def stop(intermediate_result):
+        if intermediate_result.nfev > 500_000:
+            raise StopIteration
+
+    with gs.Journal(path) as opened:
+        assert opened.number == 0
+    keys = {"max_evals": case.max_evals, "rng": 5, "compiled": True}
+    from tests.journal_kills import ORACLES
+
+    gs.minimize(ORACLES["compiled"](), X0, "auto", journal=gs.Journal(path, snapshots=0), callback=stop, **keys)
+    snapshot = read_snapshot(path.with_name("run.snapshot"))
+    assert snapshot.counters.nfev > 400_000
+    before = path.read_bytes()
+    assert summary(gs.minimize(ORACLES["compiled"](), X0, "auto", journal=path, **keys)) == undisturbed
+    path.write_bytes(before)
+    path.with_name("run.snapshot").unlink()
+    assert summary(gs.minimize(ORACLES["compiled"](), X0, "auto", journal=path, **keys)) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.arange(3.0), np.arange(3)),
+        (np.arange(4.0), np.arange(4.0).reshape(2, 2)),
+        ([1, 2], (1, 2)),
+        ({"a": 1}, {"a": 2}),
+        ("1", 1),
+        (True, 1),
+        ([[1], [2, 3]], [[1, 2], [3]]),
+        (np.zeros(10**6), np.concatenate([np.zeros(10**6 - 1), [1.0]])),
+    ],
+)
+def test_different_arguments_have_different_fingerprints(one, other):
+    assert content_of(one) != content_of(other)
+    assert content_of(one) == content_of(one)
+
+
+# Kills: tests/journal_kills.py has the full form, `python -m tests.journal_kills`, 200 of them over all cases.
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_runs_end_like_undisturbed_ones(name):
+    check(name, seed=99, kills=2, longest=0.5)
+
+
+def test_an_inspected_journal_may_be_written_at_the_same_time(tmp_path):
+    """A reader needs no lock and takes a torn tail for the end."""
+    path = tmp_path / "run"
+    half_way(path)
+    written = path.read_bytes()
+    path.write_bytes(written[:-5])
+    program = (
+        "import sys; from pathlib import Path; from goldstein.run.records import scan; path = Path(sys.argv[1]); "
+        "print(len(list(scan(path.open('rb'), path))))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    with path.open("rb") as file:
+        assert int(answer.stdout) == len(list(records.scan(file, path)))
+
+
+DIES_WHILE_SAVING = """
+import os, sys
+import numpy as np
+import goldstein as gs
+from tests.test_journal import METHOD, X0, plain
+
+real = np.savez
+count = 0
+
+def savez(file, **arrays):
+    global count
+    count += 1
+    if count == 20:
+        file.write(b"the first bytes of an archive")
+        file.flush()
+        os._exit(7)
+    real(file, **arrays)
+
+np.savez = savez
+journal = gs.Journal(sys.argv[1], snapshots=0)
+gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=journal)
+"""
+
+
+def test_a_run_that_dies_while_a_snapshot_is_written_goes_on(tmp_path, whole):
+    path = tmp_path / "run"
+    died = subprocess.run([sys.executable, "-c", DIES_WHILE_SAVING, path], capture_output=True, text=True)
+    assert died.returncode == 7, died.stderr
+    assert path.with_name("run.snapshot.new").exists()
+    assert answers_or_refuses(path, whole)
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]

@@ -1,0 +1,209 @@
+"""Many runs: on any workers the runs that `minimize` gives, and a broken sweep goes on where it was."""
+
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import goldstein as gs
+from goldstein.oracle.pool import Pool
+
+X0 = np.ones(3)
+METHOD = gs.GFM(0.05, 0.02, 2)
+SEEDS = [5, 2, 9, 4]
+
+
+def value(x) -> float:
+    return float(np.abs(x - 0.3).sum())
+
+
+def alone(seed, **more):
+    return gs.minimize(gs.Deterministic(value), X0, METHOD, rng=seed, **{"max_evals": 120, **more})
+
+
+def same(runs, seeds=SEEDS, **more):
+    for seed, run in zip(seeds, runs, strict=True):
+        expected = alone(seed, **more)
+        np.testing.assert_array_equal(run.x, expected.x)
+        assert (run.fun, run.nfev, run.status) == (expected.fun, expected.nfev, expected.status)
+        np.testing.assert_array_equal(run.history["fun"], expected.history["fun"])
+
+
+def many(fun=value, workers=None, seeds=SEEDS, **more):
+    return gs.minimize_many(
+        gs.Deterministic(fun), X0, METHOD, seeds=seeds, workers=workers, **{"max_evals": 120, **more}
+    )
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2, 3, -1])
+def test_any_number_of_workers_gives_the_runs_one_by_one(workers):
+    done = []
+    same(many(workers=workers, done=lambda index, _: done.append(index)))
+    assert sorted(done) == [0, 1, 2, 3]
+
+
+def test_any_executor_map_or_crew_does_the_runs():
+    with ThreadPoolExecutor(2) as threads:
+        same(many(workers=threads))
+    with ProcessPoolExecutor(2) as processes:
+        same(many(workers=processes))
+    with ThreadPool(2) as pool:
+        same(many(workers=pool.imap_unordered))
+    same(many(workers=map))
+
+
+def test_a_crew_that_was_given_is_not_closed():
+    crew = Pool(2)
+    same(many(workers=crew))
+    assert crew._workers
+    crew.close()
+
+
+def test_a_run_never_waits_behind_another_one(tmp_path):
+    """While the first run of two workers waits for all others, these are done by the other worker."""
+
+    def patient(x):
+        mine = tmp_path / f"{os.getpid()}"
+        if not any(tmp_path.iterdir()):
+            mine.touch()
+        if mine.exists():
+            while not (tmp_path / "others").exists():
+                pass
+        return value(x)
+
+    ended = []
+
+    def done(index, _):
+        ended.append(index)
+        if len(ended) == len(SEEDS) - 1:
+            (tmp_path / "others").touch()
+
+    same(many(patient, workers=2, done=done))
+    assert len(ended) == len(SEEDS)
+
+
+class Calls:
+    """A function that counts its calls in a file, and does something at one of them."""
+
+    def __init__(self, folder, at=None, act=None):
+        self.path = Path(folder) / "calls"
+        self.at = at
+        self.act = act
+
+    def __call__(self, x):
+        with self.path.open("ab") as file:
+            file.write(b".")
+        if self.at is not None and self.path.stat().st_size == self.at:
+            self.act()
+        return value(x)
+
+    @property
+    def count(self):
+        return self.path.stat().st_size
+
+
+def explode():
+    raise OSError("the simulator is gone")
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_broken_sweep_goes_on_and_asks_for_nothing_again(tmp_path, workers):
+    folder = tmp_path / "sweep"
+    calls = Calls(tmp_path, at=290, act=explode)
+    with pytest.raises(OSError, match="simulator is gone"):
+        many(calls, workers=workers, journal=folder)
+    before = calls.count
+    calls.act = lambda: None
+    same(many(calls, workers=workers, journal=folder))
+    nfev = sum(alone(seed).nfev for seed in SEEDS)
+    in_flight = 4 * workers  # a query of this method has four rows
+    assert nfev < calls.count <= nfev + in_flight
+    assert before < nfev
+    assert sorted(path.name for path in folder.iterdir()) == [f"seed-{seed}.journal" for seed in sorted(SEEDS)]
+    calls.at = calls.count + 1
+    calls.act = explode
+    same(many(calls, workers=workers, journal=folder))
+
+
+def test_more_seeds_join_a_sweep(tmp_path):
+    many(journal=tmp_path / "sweep", seeds=[1, 2])
+    calls = Calls(tmp_path)
+    same(many(calls, seeds=[2, 3], journal=tmp_path / "sweep", workers=1), seeds=[2, 3])
+    assert calls.count == alone(3).nfev
+
+
+def test_the_run_of_a_worker_who_dies_is_done_again_from_its_journal(tmp_path):
+    calls = Calls(tmp_path, at=100, act=kill)
+    runs = many(calls, workers=2, journal=tmp_path / "sweep")
+    same(runs)
+    assert calls.count == sum(run.nfev + run.nrepeat for run in runs)
+    assert 0 < sum(run.nrepeat for run in runs) <= 4  # a query
+
+
+def test_the_run_of_a_worker_who_dies_is_done_again_without_a_journal(tmp_path):
+    same(many(Calls(tmp_path, at=100, act=kill), workers=2))
+
+
+def test_a_run_that_takes_every_worker_with_it_is_named(tmp_path):
+    def deadly(x):
+        if x[0] > 50:
+            kill()
+        return value(x)
+
+    starts = np.stack([X0, 100 * X0, X0])
+    with pytest.raises(RuntimeError, match="The run with seed 7 took its worker with it"):
+        gs.minimize_many(gs.Deterministic(deadly), starts, METHOD, seeds=[6, 7, 8], workers=2, retries=1, max_evals=50)
+
+
+def test_the_error_of_a_run_carries_the_run_so_far(tmp_path):
+    calls = Calls(tmp_path, at=50, act=explode)
+    with pytest.raises(OSError, match="gone") as caught:
+        many(calls, workers=2)
+    assert caught.value.result.nfev > 0
+
+
+def test_compiled_runs_have_journals_too(tmp_path):
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def component(x, i):
+        return np.abs(x - 0.1 * i).sum()
+
+    oracle = gs.FiniteSum(component, 5)
+    settings = {"seeds": 3, "max_evals": 3000, "workers": 2, "compiled": True}
+    plain = gs.minimize_many(oracle, X0, METHOD, **settings)
+    for _ in range(2):
+        kept = gs.minimize_many(oracle, X0, METHOD, journal=tmp_path / "sweep", **settings)
+        np.testing.assert_array_equal(kept.x, plain.x)
+        np.testing.assert_array_equal(kept.fun, plain.fun)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"processes": 2}, "takes no processes: workers= says"),
+        ({"progress": True}, "takes no progress: done= is called"),
+        ({"rng": 1}, "takes no rng: each run has its own seed"),
+        ({"checkpoint": "x"}, "takes no checkpoint: journal= is a folder"),
+        ({"timeout": 1.0}, "takes no timeout"),
+        ({"workers": "all"}, "workers must be a number"),
+        ({"workers": 0}, "workers must be a positive number"),
+        ({"journal": 3}, "journal must be a folder, got int"),
+        ({"journal": __file__}, "is a file"),
+        ({"journal": "x", "seeds": [1, 1]}, "seeds must be different from each other"),
+    ],
+)
+def test_what_it_cannot_do_is_said_in_a_sentence(given, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    calls = Calls(tmp_path)
+    with pytest.raises((TypeError, ValueError, NotADirectoryError), match=sentence):
+        many(calls, **given)
+    assert not calls.path.exists()
