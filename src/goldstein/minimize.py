@@ -195,7 +195,8 @@ def minimize(
         kept.call = call.described(
             fun,
             x,
-            chosen,
+            method,
+            options=options,
             projection=allowed,
             x_scale=scale,
             output=output,

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 
 from goldstein.methods.method import Method
-from goldstein.methods.probed import Probed
-from goldstein.methods.registry import METHODS, resolve
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Seeded, Unreplayable
 
 FEW = 1000  # numbers that are written as such; more of them as bytes
@@ -30,7 +28,7 @@ class NotPlainError(TypeError):
     """Something is no plain data; it says what."""
 
 
-def described(fun: Any, x0: Array, method: Method, **settings: Any) -> dict[str, Any]:
+def described(fun: Any, x0: Array, method: str | Method, **settings: Any) -> dict[str, Any]:
     """Return a call in plain data; `missing` names what of it is none.
 
     Parameters
@@ -39,8 +37,8 @@ def described(fun: Any, x0: Array, method: Method, **settings: Any) -> dict[str,
         What is minimised: only its kind is kept, and its `args` if they are plain.
     x0 : ndarray, shape (d,)
         The start, as it was given.
-    method : Method
-        As it was resolved.
+    method : str or Method
+        As it was given.
     **settings
         Further arguments of `minimize`.
     """
@@ -112,8 +110,6 @@ def _plain(value: Any) -> Any:
         return {"dict": {key: _plain(item) for key, item in value.items()}}
     if isinstance(value, type) and value.__module__ == "builtins":
         return {"builtin": value.__name__}
-    if isinstance(value, Probed):
-        return {"by name": value.wanted, "options": {key: _plain(item) for key, item in value.given.items()}}
     return _plain_settings(value)
 
 
@@ -147,8 +143,6 @@ def _made(plain: Any) -> Any:
         return {key: _made(item) for key, item in plain["dict"].items()}
     if "builtin" in plain:
         return getattr(builtins, plain["builtin"])
-    if "by name" in plain:
-        return _by_name(plain["by name"], {key: _made(item) for key, item in plain["options"].items()})
     return _made_settings(plain)
 
 
@@ -157,12 +151,6 @@ def _made_array(plain: Mapping[str, Any]) -> Array:
         return np.array(plain["numbers"], plain["array"])
     flat = np.frombuffer(base64.b64decode(plain["bytes"]), plain["array"])
     return flat.reshape(plain["shape"]).copy()
-
-
-def _by_name(name: str, options: Mapping[str, Any]) -> Method:
-    if name not in METHODS:
-        raise ValueError(f"its method {name!r} is not registered where the function comes from")
-    return resolve(name, options)
 
 
 def _made_settings(plain: Mapping[str, Any]) -> Any:
