@@ -195,7 +195,8 @@ def minimize(
         kept.call = call.described(
             fun,
             x,
-            call.ByName(method, options or {}) if isinstance(method, str) else chosen,
+            method,
+            options=options,
             projection=allowed,
             x_scale=scale,
             output=output,
