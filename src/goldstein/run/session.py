@@ -26,7 +26,7 @@ from goldstein.run.closing import Closing
 from goldstein.run.history import History, Lookout, Recorder
 from goldstein.run.interrupts import Interrupts
 from goldstein.run.journal import Journal, content_of, shown_point
-from goldstein.run.result import REASONS, Result, Status
+from goldstein.run.result import REASONS, VERSIONS, Result, Status
 from goldstein.run.snapshot import Snapshot
 from goldstein.state import generator, plain_state, second_generator
 from goldstein.stationarity.certificate import Certificate
@@ -57,6 +57,8 @@ class Session:
         Exceptions of the function count as failed evaluations, which machine code cannot do.
     warn : callable
         `warn(key, sentence)` for what the run has shown to be wrong.
+    settings : mapping, optional
+        What was asked for, in plain data, for the result.
     recipes : bool
         Whoever evaluates is far away and wants to be told how points are made, rather than to be sent them.
     """
@@ -86,6 +88,7 @@ class Session:
         catching: bool = False,
         max_fail: int | None = None,
         warn: Callable[[str, str], None] | None = None,
+        settings: Mapping[str, Any] | None = None,
         recipes: bool = False,
     ) -> None:
         self.method = method
@@ -109,6 +112,7 @@ class Session:
         self.max_fail = max_fail
         self.interrupts = Interrupts()
         self.warn = warn or _warn
+        self.settings = settings or {}
         self.notes = list(notes)
         self.remarks: dict[str, str] = {}
         self.periodic = [criterion for criterion in stop if not criterion.each_step]
@@ -626,6 +630,8 @@ class Session:
             message=" ".join([*reason, *notes]),
             method=self.method,
             history=History(self.recorder.columns, self.recorder.choices),
+            settings={"oracle": type(self.oracle).__name__, **self.settings},
+            versions=dict(VERSIONS),
         )
 
     def broken_off(self, query: Query, started: int) -> None:
