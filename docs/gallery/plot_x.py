@@ -1,0 +1,8 @@
+"""
+X
+=
+
+Hello.
+"""
+import matplotlib.pyplot as plt
+plt.plot([1,2])
