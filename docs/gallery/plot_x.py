@@ -1,8 +1,0 @@
-"""
-X
-=
-
-Hello.
-"""
-import matplotlib.pyplot as plt
-plt.plot([1,2])
