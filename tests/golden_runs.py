@@ -49,6 +49,19 @@ LONG = {  # rounding errors grow beyond six digits in these, or come near it
     "compiled, long GFMPlus",
     "compiled, long auto",
     "compiled, long two-point",
+    # on processors with AVX-512 and without it
+    "gfm by name, bare",
+    "one-phase by name, bare",
+    "two-point, bare noisy",
+    "two-point, Unreplayable",
+    "two-point, Unreplayable in rows",
+    "workers, two-point on a bare function",
+    "auto, Deterministic",
+    "auto, Deterministic in rows",
+    "x_scale, auto",
+    "failing points, auto",
+    "stationarity, auto",
+    "resume, auto",
 }
 
 
