@@ -55,9 +55,8 @@ def test_make_installs_every_extra_that_tests_need():
     root = Path(__file__).parents[1]
     extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     (installed,) = re.findall(r'--editable "\.\[([a-z,]+)\]"', (root / "Makefile").read_text(encoding="utf-8"))
-    services = {"ray", "dask"}
     assert extras["all"] == [f"goldstein[{','.join(extra for extra in extras if extra != 'all')}]"]
-    assert set(installed.split(",")) == extras.keys() - services - {"all"}
+    assert set(installed.split(",")) == extras.keys() - {"all"}
 
 
 def test_the_walk_of_a_call_names_files_and_functions_that_are_there():

@@ -409,3 +409,36 @@ def test_an_inspected_journal_may_be_written_at_the_same_time(tmp_path):
     answer = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
     with path.open("rb") as file:
         assert int(answer.stdout) == len(list(records.scan(file, path)))
+
+
+DIES_WHILE_SAVING = """
+import os, sys
+import numpy as np
+import goldstein as gs
+from tests.test_journal import METHOD, X0, plain
+
+real = np.savez
+count = 0
+
+def savez(file, **arrays):
+    global count
+    count += 1
+    if count == 20:
+        file.write(b"the first bytes of an archive")
+        file.flush()
+        os._exit(7)
+    real(file, **arrays)
+
+np.savez = savez
+journal = gs.Journal(sys.argv[1], snapshots=0)
+gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=journal)
+"""
+
+
+def test_a_run_that_dies_while_a_snapshot_is_written_goes_on(tmp_path, whole):
+    path = tmp_path / "run"
+    died = subprocess.run([sys.executable, "-c", DIES_WHILE_SAVING, path], capture_output=True, text=True)
+    assert died.returncode == 7, died.stderr
+    assert path.with_name("run.snapshot.new").exists()
+    assert answers_or_refuses(path, whole)
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]

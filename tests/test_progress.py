@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -108,6 +110,7 @@ def test_after_resume_what_is_in_the_journal_takes_no_time(terminal, tmp_path, m
 
     run(slow, journal=tmp_path / "run.journal", callback=stop)
     terminal.truncate(0)
+    terminal.seek(0)
     run(slow, journal=tmp_path / "run.journal")
     rates = [re.search(r"([\d.e+]+) a second", line) for line in terminal.lines]
     shown = [float(rate[1]) for rate in rates if rate]
@@ -246,3 +249,49 @@ def test_checkpoint_is_refused_with_what_took_its_place():
     ):
         with pytest.raises(TypeError, match=r"checkpoint='run\.npz' is no longer taken: give journal= a new file"):
             call()
+
+
+def program(word):
+    """Return the program in docs/resume.md that has a word in it."""
+    text = (Path(__file__).parent.parent / "docs" / "resume.md").read_text()
+    (found,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if f"import {word}" in one]
+    assert found.count("\n") - found.count("\n\n") <= 5
+    return found
+
+
+def test_five_lines_are_enough_for_tensorboard(monkeypatch):
+    seen = []
+
+    class SummaryWriter:
+        def __init__(self, folder):
+            self.folder = folder
+
+        def add_scalar(self, name, value, step):
+            seen.append((name, value, step))
+
+        def close(self):
+            seen.append("closed")
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=SummaryWriter))
+    monkeypatch.setitem(sys.modules, "torch.utils", SimpleNamespace(tensorboard=None))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(utils=None))
+    exec(program("SummaryWriter"), {"gs": gs, "f": value, "x0": X0})
+    *points, last = seen
+    assert last == "closed"
+    assert len(points) > 50
+    assert np.isfinite([fun for _, fun, _ in points]).mean() > 0.9  # before the first step none is known
+    assert [step for *_, step in points] == sorted(step for *_, step in points)
+
+
+def test_five_lines_are_enough_for_mlflow(monkeypatch):
+    seen = []
+    mlflow = SimpleNamespace(
+        start_run=nullcontext,
+        log_metrics=lambda metrics, step: seen.append((step, metrics)),
+        log_metric=lambda name, value: seen.append((name, value)),
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    exec(program("mlflow"), {"gs": gs, "f": value, "x0": X0})
+    assert seen[-1][0] == "answer"
+    assert len(seen) > 50
+    assert seen[0][1].keys() == {"fun", "nfail"}

@@ -51,7 +51,7 @@ runs = {}
 for loss, start in ((absolute, np.zeros(12)), (capped, squares)):
     oracle = gs.FiniteSum(loss, n=1000, vectorized=True)
     distance = lambda x: float(np.linalg.norm(x - truth))  # noqa: E731 - for the picture only, and not counted
-    runs[loss.__name__] = gs.minimize(oracle, start, max_evals=60_000, rng=0, monitor=distance)
+    runs[loss.__name__] = gs.minimize(oracle, start, max_evals=40_000, rng=0, monitor=distance)
 
 print(f"least squares: {np.linalg.norm(squares - truth):.3f} from the truth")
 for name, run in runs.items():

@@ -55,7 +55,7 @@ methods = {
 }
 for name, (oracle, method) in methods.items():
     seen = [start]
-    res = gs.minimize(oracle, start, method, max_evals=20_000, rng=0, callback=lambda r, seen=seen: seen.append(r.x))
+    res = gs.minimize(oracle, start, method, max_evals=15_000, rng=0, callback=lambda r, seen=seen: seen.append(r.x))
     seen.append(res.x)
     paths[name] = np.array(seen)
     print(f"{name}: f = {res.fun:.2g} at {np.round(res.x, 3)}")
@@ -68,7 +68,8 @@ figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
 axes.contour(xs, ys, heights, levels=np.geomspace(0.02, 3, 14), cmap="Greys_r", linewidths=0.8)
 for place, (name, path) in enumerate(paths.items()):
     axes.plot(path[:, 0], path[:, 1], ".-", ms=4, lw=1.2, color=f"C{place}", label=name)
-axes.plot(*trap, "X", ms=11, color="C3", label="Clarke point, no minimum")
+axes.plot(*paths["pingd"][-1], "o", ms=13, mfc="none", mew=2, color="C0", label="where pingd ends")
+axes.plot(*trap, "X", ms=9, color="C3", label="Clarke point, no minimum")
 axes.plot(*minimum, "*", ms=14, color="C2", label="minimum")
 axes.set(xlabel="$x_1$", ylabel="$x_2$", xlim=(left_edge, right_edge), ylim=(-1.5, 1.5))
 axes.legend(loc="upper center")

@@ -195,7 +195,7 @@ def minimize(
         kept.call = call.described(
             fun,
             x,
-            chosen,
+            call.ByName(method, options or {}) if isinstance(method, str) else chosen,
             projection=allowed,
             x_scale=scale,
             output=output,
@@ -223,6 +223,7 @@ def minimize(
             notes=[*notes, *stage_notes],
             stationarity=stationarity,
             max_fail=max_fail,
+            recipes=getattr(workers, "far", False),
             **stage,
         )
 

@@ -1,7 +1,7 @@
 """Output rules: which of the iterates x_0, …, x_{T−1} a run returns.
 
 A tracker is shown each iterate as it is left, and holds the answer so far. It is a `State`, so it is part of a
-checkpoint.
+snapshot.
 """
 
 from __future__ import annotations

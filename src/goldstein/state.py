@@ -16,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+MADE_AGAIN = {"packed": False}
+"""The metadata of a field that is left out when a state is packed, and has its default when it is unpacked."""
+
 BIT_GENERATORS: dict[str, type[np.random.BitGenerator]] = {
     kind.__name__: kind
     for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
@@ -34,7 +37,8 @@ class State:
 def pack(value: Any, arrays: dict[str, Array], path: str = "state") -> Any:
     """Return the structure of `value` in JSON types; arrays go into `arrays` under their path."""
     if isinstance(value, State):
-        inside = {f.name: pack(getattr(value, f.name), arrays, f"{path}.{f.name}") for f in fields(value)}  # type: ignore[arg-type]
+        kept = [f.name for f in fields(value) if f.metadata.get("packed", True)]  # type: ignore[arg-type]
+        inside = {name: pack(getattr(value, name), arrays, f"{path}.{name}") for name in kept}
         return {"kind": f"{type(value).__module__}.{type(value).__qualname__}", "fields": inside}
     if isinstance(value, np.ndarray):
         arrays[path] = value

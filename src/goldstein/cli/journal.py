@@ -75,7 +75,7 @@ def resume_journal(
     try:
         result = minimize(**call, **more, retries=retries, journal=path, progress=progress)
     except (ValueError, TypeError) as error:
-        if hasattr(error, "result"):  # the function raised it
+        if hasattr(error, "point"):  # the function raised it
             raise
         _end(str(error), 2)
     _show(result, as_json)

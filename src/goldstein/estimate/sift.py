@@ -11,14 +11,17 @@ component is flat. The levels of the bisections of many ξ are asked together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from goldstein.estimate.stream import UNIFORM, Stream, drawn
 from goldstein.oracle import DOUBLE, Array, Query, Samples
-from goldstein.state import State
+from goldstein.oracle.recipe import Bounds, Joined, Recipe
+from goldstein.state import MADE_AGAIN, State
 
 Whole = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -30,9 +33,71 @@ AT_ONCE = 2**22  # numbers in one query, so that a level of many coordinates doe
 
 def units(rng: np.random.Generator, k: int, d: int) -> Array:
     """Draw k × d steps ±U(½, 3/2) with random signs, by which two effects cancel with probability zero."""
-    u = 2.0 * rng.random((k, d))
+    return noted_units(rng, k, d, False)[0]
+
+
+def noted_units(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Stream | None]:
+    """Draw as `units` does; return also from where, if that is wanted and can be said."""
+    u, stream = drawn(UNIFORM, rng, k, d, noting)
+    return _signed(u), stream
+
+
+def _signed(u: Array) -> Array:
+    """Return U(0, 1) as ±U(½, 3/2)."""
+    u = 2.0 * u
     up = u >= 1.0
     return np.where(up, u - 0.5, -0.5 - u)
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What some walks are made from, for whoever makes them again.
+
+    Attributes
+    ----------
+    base : Recipe
+        y: one row, or one for each walk.
+    units : sequence of Stream
+        From where the steps of each walk were drawn.
+    length, bounds
+        As in `walk`.
+    """
+
+    base: Recipe
+    units: Sequence[Stream]
+    length: float
+    bounds: Bounds | None
+
+    def only(self, which: Whole) -> Origin:
+        """Return what these walks are made from."""
+        base = self.base
+        if len(base) > 1:
+            base = Joined([base.rows(k, k + 1) for k in which.tolist()])
+        return replace(self, base=base, units=[self.units[k] for k in which.tolist()])
+
+    def walk(self) -> Walk:
+        """Make the walks."""
+        unit = _signed(np.concatenate([stream.numbers() for stream in self.units]))
+        return walk(self.base.points(), unit, self.length, self.bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The recipe of points on walks: of which walk each is, and how many of its coordinates are switched on."""
+
+    origin: Origin
+    which: Whole
+    reached: Whole
+
+    def __len__(self) -> int:
+        return self.which.size
+
+    def rows(self, first: int, last: int) -> Places:
+        needed, which = np.unique(self.which[first:last], return_inverse=True)
+        return Places(self.origin.only(needed), which, self.reached[first:last])
+
+    def points(self) -> Array:
+        return self.origin.walk().points(self.which, self.reached)
 
 
 @dataclass
@@ -47,20 +112,34 @@ class Walk(State):
         The coordinates that a walk goes along, in its order; the others are fixed.
     forced : ndarray, shape (k, m + 1), or None
         How many of the coordinates before each had no choice of the sign of h_j; None: all had one.
+    origin : Origin or None
+        What they were made from, if somebody far away will need it.
     """
 
     base: Array
     top: Array
     coordinates: Whole
     forced: Whole | None = None
+    origin: Origin | None = field(default=None, metadata=MADE_AGAIN)
 
     def steps(self) -> Array:
         """Return h, as it is after rounding, in the order of the walk; shape (k, m)."""
         h = self.top - self.base
         return h if self.coordinates.size == h.shape[1] else h[:, self.coordinates]
 
+    def points(self, which: Whole, reached: Whole) -> Array:
+        """Return the points of these walks with so many coordinates switched on."""
+        base = self.base if len(self.base) == 1 else self.base[which]
+        last = self.coordinates.size
+        small = np.min_scalar_type(last)  # a mask is made the faster, the shorter the numbers are
+        place = np.full(self.top.shape[1], last, small)  # in the walk; a fixed coordinate is never reached
+        place[self.coordinates] = np.arange(last, dtype=small)
+        points = self.top.take(which, axis=0)
+        np.copyto(points, base, where=place >= reached.astype(small)[:, None])
+        return points
 
-def walk(y: Array, unit: Array, length: float, bounds: tuple[Array, Array] | None = None) -> Walk:
+
+def walk(y: Array, unit: Array, length: float, bounds: Bounds | None = None) -> Walk:
     """Return the walks from y, shape (1, d) or (k, d), with steps `length` · `unit`, shape (k, d).
 
     Within bounds, (lower, upper) of shape (d,), the sign of h_j is the one that stays inside, and a step is as long as
@@ -198,8 +277,11 @@ class Sift(State):
         d = self.walk.top.shape[1]
         part = slice(self.answers.size, self.answers.size + max(1, AT_ONCE // d))
         rows = rows[part]
+        reached = reached[part]
         samples = None if self.samples is None else self.samples[rows]
-        return Query(self._points(rows, reached[part]), samples, fresh=True)
+        origin = self.walk.origin
+        recipe = None if origin is None else Places(origin, rows, reached)
+        return Query(self.walk.points(rows, reached), samples, fresh=True, recipe=recipe)
 
     def _level(self) -> tuple[Whole, Whole]:
         """Return the walks of the values of this level, and how many of their coordinates are switched on."""
@@ -208,17 +290,6 @@ class Sift(State):
         k = len(self.walk.top)
         rows = np.arange(k)
         return np.concatenate([rows, rows]), np.repeat([0, self.walk.coordinates.size], k)
-
-    def _points(self, rows: Whole, reached: Whole) -> Array:
-        walk = self.walk
-        base = walk.base if len(walk.base) == 1 else walk.base[rows]
-        last = walk.coordinates.size
-        small = np.min_scalar_type(last)  # a mask is made the faster, the shorter the numbers are
-        place = np.full(walk.top.shape[1], last, small)  # in the walk; a fixed coordinate is never reached
-        place[walk.coordinates] = np.arange(last, dtype=small)
-        points = walk.top.take(rows, axis=0)
-        np.copyto(points, base, where=place >= reached.astype(small)[:, None])
-        return points
 
     def tell(self, values: Array) -> None:
         """Take the values of the last query; not finite: failed."""

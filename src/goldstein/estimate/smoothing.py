@@ -7,35 +7,98 @@ form ĝ = mean of c_i w_i; it decides where F is asked and what the coefficients
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.estimate.stream import NORMAL, Stream, drawn
 from goldstein.oracle import Array, Sampler, Samples
+from goldstein.oracle.recipe import Joined, Recipe
 
 Mask = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """How the rows of `sphere` or `ball` were drawn.
+
+    Norms and lengths are kept as numbers, which need not come out the same to the last bit elsewhere.
+    """
+
+    stream: Stream
+    norms: Array
+    lengths: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.norms)
+
+    def rows(self, first: int, last: int) -> Directions:
+        """Return how the rows from `first` up to `last` were drawn."""
+        lengths = None if self.lengths is None else self.lengths[first:last]
+        return Directions(self.stream.rows(first, last), self.norms[first:last], lengths)
+
+    def vectors(self) -> Array:
+        """Draw the rows again."""
+        w = self.stream.numbers()
+        w /= self.norms[:, None]
+        if self.lengths is not None:
+            w *= self.lengths
+        return w
+
+
 def sphere(rng: np.random.Generator, k: int, d: int) -> Array:
     """Draw k independent directions, uniform on the unit sphere of dimension d; shape (k, d)."""
-    w = rng.standard_normal((k, d))
+    return noted_sphere(rng, k, d, False)[0]
+
+
+def noted_sphere(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Directions | None]:
+    """Draw as `sphere` does; return also how, if that is wanted and can be said."""
+    w, stream = drawn(NORMAL, rng, k, d, noting)
     norms = np.sqrt(np.einsum("ij,ij->i", w, w))
     while not norms.all():  # a zero vector has no direction
+        stream = None
         zero = norms == 0
         w[zero] = rng.standard_normal((int(zero.sum()), d))
         norms = np.linalg.norm(w, axis=1)
     w /= norms[:, None]
-    return w
+    return w, None if stream is None else Directions(stream, norms)
 
 
 def ball(rng: np.random.Generator, k: int, d: int) -> Array:
     """Draw k independent points, uniform in the unit ball of dimension d; shape (k, d)."""
-    u = sphere(rng, k, d)
-    u *= rng.random((k, 1)) ** (1.0 / d)
-    return u
+    return noted_ball(rng, k, d, False)[0]
+
+
+def noted_ball(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Directions | None]:
+    """Draw as `ball` does; return also how, if that is wanted and can be said."""
+    u, directions = noted_sphere(rng, k, d, noting)
+    lengths = rng.random((k, 1)) ** (1.0 / d)
+    u *= lengths
+    return u, None if directions is None else replace(directions, lengths=lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """The recipe of the points x + δw; x − δw are those with −δ, to the last bit."""
+
+    x: Array
+    delta: float
+    directions: Directions
+
+    def __len__(self) -> int:
+        return len(self.directions)
+
+    def rows(self, first: int, last: int) -> Along:
+        return replace(self, directions=self.directions.rows(first, last))
+
+    def points(self) -> Array:
+        step = self.directions.vectors()
+        step *= self.delta
+        step += self.x
+        return step
 
 
 def orthogonal(rng: np.random.Generator, k: int, d: int) -> Array:
@@ -73,6 +136,9 @@ class Estimator(Protocol):
     def points(self, x: Array, w: Array, delta: float) -> Array:
         """Return where F is asked; shape (evaluations · b, d)."""
 
+    def recipe(self, x: Array, w: Directions, delta: float) -> Recipe:
+        """Return how these points are made."""
+
     def usable(self, values: Array, stochastic: bool) -> Mask:
         """Return which directions can be used; values of shape (blocks, evaluations, b), all on the same (w, ξ)."""
 
@@ -106,6 +172,9 @@ class Central:
         np.add(x, out[b:], out=out[:b])
         np.subtract(x, out[b:], out=out[b:])
         return out
+
+    def recipe(self, x: Array, w: Directions, delta: float) -> Recipe:
+        return Joined([Along(x, delta, w), Along(x, -delta, w)])
 
     def usable(self, values: Array, stochastic: bool) -> Mask:
         return np.asarray(np.isfinite(values).all(axis=(0, 1)))
@@ -154,6 +223,9 @@ class LeaveOneOut:
         out = w * delta
         out += x
         return out
+
+    def recipe(self, x: Array, w: Directions, delta: float) -> Recipe:
+        return Along(x, delta, w)
 
     def usable(self, values: Array, stochastic: bool) -> Mask:
         fine = np.asarray(np.isfinite(values).all(axis=(0, 1)))

@@ -17,10 +17,11 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.estimate import sift
-from goldstein.estimate.smoothing import ball
+from goldstein.estimate.smoothing import Along, noted_ball
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.norms import norms
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query, Samples
+from goldstein.oracle.recipe import Adapted, Joined
 from goldstein.oracle.tally import evidence
 from goldstein.projection import Box
 from goldstein.state import State
@@ -264,13 +265,20 @@ class FirstOrder(Method):
         """Draw where the walks for a query begin and how they go, in this order."""
         k, d = query.points.shape
         h = self._step(sifted, d)
-        y = query.points + (self._radius - self._walked(h, d)) * ball(context.rng, k, d)
+        away = self._radius - self._walked(h, d)
+        u, directions = noted_ball(context.rng, k, d, context.recipes)
+        y = query.points + away * u
         bounds = None
         box = context.project
         if isinstance(box, Box):  # narrower than 2ρ, perhaps
             bounds = (np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,)))
             y = np.clip(y, *bounds)
-        walk = sift.walk(y, sift.units(context.rng, k, d), h, bounds)
+        unit, stream = sift.noted_units(context.rng, k, d, context.recipes)
+        walk = sift.walk(y, unit, h, bounds)
+        if directions is not None and stream is not None:
+            starts = [Along(x, away, directions.rows(row, row + 1)) for row, x in enumerate(query.points)]
+            base = Adapted(Joined(starts), bounds=bounds)
+            walk.origin = sift.Origin(base, [stream.rows(row, row + 1) for row in range(k)], h, bounds)
         return Begun(query, sift.Sift.of(walk, query.samples, roundoff=sifted.roundoff), h)
 
     def _step(self, sifted: Sifted, d: int) -> float:

@@ -55,7 +55,7 @@ class Judging(Method):
         jury = state.jury
         if limit is not None and limit < jury.size:
             return None
-        return Query(np.tile(state.x, (jury.size, 1)), jury.samples)
+        return Query(np.broadcast_to(state.x, (jury.size, state.x.size)), jury.samples)
 
     def tell(self, state: JudgingState, context: Context, query: Query, values: Array) -> Step:
         state.values = np.where(np.isfinite(values), values, np.nan)

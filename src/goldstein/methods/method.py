@@ -194,7 +194,8 @@ class Context:
     """What a method may use besides its settings and its state.
 
     `nfev` counts the evaluations that were told before, the query at hand not included; `earlier` those of an earlier
-    stage of the same run; `n` is the number of components of a finite sum, whose indices are the ξ.
+    stage of the same run; `n` is the number of components of a finite sum, whose indices are the ξ; with `recipes`
+    queries say how their points are made, if they can (`Query.recipe`).
     """
 
     rng: np.random.Generator
@@ -206,6 +207,7 @@ class Context:
     nfev: int = 0
     earlier: int = 0
     n: int | None = None
+    recipes: bool = False
 
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""

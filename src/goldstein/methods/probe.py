@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goldstein.estimate.smoothing import sphere
+from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.method import Context
 from goldstein.norms import root_mean_square
 from goldstein.oracle import Array, Query
+from goldstein.oracle.recipe import Joined, Repeated
 from goldstein.projection import Projection
 from goldstein.state import State
 
@@ -94,14 +95,18 @@ class Probe(State):
     def ask(self, x0: Array, context: Context) -> Query:
         """Return the next query; every point of it is in the allowed set."""
         if self.repeats and self.done == 0:
-            return Query(np.tile(x0, (self.repeats, 1)))
+            return Query(np.broadcast_to(x0, (self.repeats, x0.size)))
         k, d = self.batch, x0.size
         xi = None if context.sample is None else context.sample(context.rng, k)
-        w = self.radius * sphere(context.rng, k, d)
+        directions, origin = noted_sphere(context.rng, k, d, context.recipes)
+        w = self.radius * directions
         points = np.concatenate([x0 + w, x0 - w, np.tile(x0, (k, 1))])
+        recipe = None
         if context.project is not None:
             points = np.stack([context.project(point) for point in points])
-        return Query(points, None if xi is None else np.concatenate([xi] * 3))
+        elif origin is not None:
+            recipe = Joined([Central().recipe(x0, origin, self.radius), Repeated(x0, k)])
+        return Query(points, None if xi is None else np.concatenate([xi] * 3), recipe=recipe)
 
     def tell(self, query: Query, values: Array) -> None:
         """Take the answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any, ClassVar
 
@@ -13,7 +13,8 @@ import numpy as np
 from goldstein import arguments
 from goldstein.compiled.tally import DOUBLES, LOWEST, SINGLES, TALLY
 from goldstein.estimate import sift
-from goldstein.estimate.smoothing import ball
+from goldstein.estimate.smoothing import Along, noted_ball
+from goldstein.estimate.stream import Stream
 from goldstein.methods.kernel import CHUNK, MachineCode, obstacle, tally_of
 from goldstein.methods.method import (
     Bulk,
@@ -29,9 +30,11 @@ from goldstein.methods.method import (
 )
 from goldstein.norms import HUGE, norm
 from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query, Samples
+from goldstein.oracle.recipe import Recipe, Repeated
 from goldstein.oracle.tally import evidence
 from goldstein.output import Average
 from goldstein.projection import Box
+from goldstein.state import MADE_AGAIN
 
 STEP = 1e-5  # h, in radii, where rounding allows it
 LONGEST = 0.1  # h at most, in radii, however coarse the values are
@@ -69,6 +72,8 @@ class SiftState(MethodState):
     units, stale : ndarrays, shape (batch, d) and (batch,), or None
         Steps of the walks in units of h, and which of them are drawn anew for the next batch: those of flat components
         are used again, but for every fourth batch (effects that cancel on a walk would do so for ever).
+    streams : list or None
+        From where each of the units was drawn, if somebody far away will need it and it is known.
     order, place
         The components of a finite sum in random order, and the next one.
     power, directions, active : float
@@ -91,6 +96,7 @@ class SiftState(MethodState):
     began: int = 0
     units: Array | None = None
     stale: sift.Mask | None = None
+    streams: list[Stream | None] | None = field(default=None, metadata=MADE_AGAIN)
     order: sift.Whole | None = None
     place: int = 0
     power: float = 0.0
@@ -119,6 +125,7 @@ class Begun:
 
     sifting: sift.Sift
     units: Array
+    streams: list[Stream | None] | None
     order: sift.Whole | None
     place: int
 
@@ -258,6 +265,7 @@ class Sift(Method):
             begun: Begun = query.memory
             state.sifting = begun.sifting
             state.units = begun.units
+            state.streams = begun.streams
             state.order = begun.order
             state.place = begun.place
             state.began = context.nfev
@@ -279,24 +287,43 @@ class Sift(Method):
         """Draw the ξ of a batch, the steps of their walks and, with ρ > 0, where they start, in this order."""
         d = state.x.size
         samples, order, place = _draw(state, context, size)
-        units = self._units(state, context)
+        units, streams = self._units(state, context)
         y = state.x[None]
+        base: Recipe | None = Repeated(state.x, 1)
         if self.rho:
-            y = state.x + self.rho * ball(context.rng, size, d)
+            u, directions = noted_ball(context.rng, size, d, context.recipes)
+            y = state.x + self.rho * u
+            base = None if directions is None else Along(state.x, self.rho, directions)
         h = self._step(state)
-        walk = sift.walk(y, units[:size], h, _bounds(d, context))
+        bounds = _bounds(d, context)
+        walk = sift.walk(y, units[:size], h, bounds)
+        known = [stream for stream in (streams or [])[:size] if stream is not None]
+        if base is not None and len(known) == size:
+            walk.origin = sift.Origin(base, known, h, bounds)
         tolerance = self._tolerance(d) * h * state.scale
-        return Begun(sift.Sift.of(walk, samples, tolerance, cap, state.roundoff), units, order, place)
+        return Begun(sift.Sift.of(walk, samples, tolerance, cap, state.roundoff), units, streams, order, place)
 
-    def _units(self, state: SiftState, context: Context) -> Array:
-        """Return the steps of a batch in units of h: those of components that were flat, others drawn anew."""
+    def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
+        """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
+
+        Return also from where each was drawn, if that is wanted.
+        """
         size = self._batch(context)
         d = state.x.size
-        if state.units is None or state.stale is None:
-            return sift.units(context.rng, size, d)
-        units = state.units.copy()
-        units[state.stale] = sift.units(context.rng, int(state.stale.sum()), d)
-        return units
+        stale = np.ones(size, np.bool_)
+        units = np.empty((size, d))
+        if state.units is not None and state.stale is not None:
+            stale = state.stale
+            units = state.units.copy()
+        units[stale], stream = sift.noted_units(context.rng, int(stale.sum()), d, context.recipes)
+        if stream is None:
+            return units, None
+        streams: list[Stream | None] = [None] * size
+        if state.streams is not None:
+            streams = list(state.streams)
+        for place, row in enumerate(np.flatnonzero(stale).tolist()):
+            streams[row] = stream.rows(place, place + 1)
+        return units, streams
 
     def _move(self, state: SiftState, context: Context, sifting: sift.Sift) -> None:
         """Take the estimates of a batch into the step of diagonal AdaGrad; those that failed are left out."""
@@ -494,6 +521,7 @@ class _Compiled(MachineCode):
         state.x = x
         state.squares = squares
         state.units = units
+        state.streams = None
         state.stale = stale
         if self.n:
             state.order = order

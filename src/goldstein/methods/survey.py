@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.estimate.smoothing import sphere
+from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.ladder import widths
 from goldstein.methods.method import Context
 from goldstein.norms import root_mean_square
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query
+from goldstein.oracle.recipe import Joined, Repeated
 from goldstein.oracle.tally import evidence
 from goldstein.projection import Box
 from goldstein.state import State
@@ -161,7 +162,7 @@ class Survey(State):
     def ask(self, x0: Array, context: Context) -> Query:
         """Return the next query; every point of it is in the allowed set."""
         if self.phase == "repeat":
-            return Query(np.tile(context.projected(x0, 0.0), (self.repeats, 1)))
+            return Query(np.broadcast_to(context.projected(x0, 0.0), (self.repeats, x0.size)))
         if self.phase == "near":
             return self._ask_near(x0, context)
         if self.phase == "again":
@@ -176,16 +177,20 @@ class Survey(State):
         return self._ask_walks(self.ends.mean(axis=0)[None], context)
 
     def _ask_near(self, x0: Array, context: Context) -> Query:
-        w = sphere(context.rng, self.pairs, x0.size)
+        w, directions = noted_sphere(context.rng, self.pairs, x0.size, context.recipes)
         samples = None if context.sample is None else context.sample(context.rng, self.pairs)
         centre = context.projected(x0, NEAR[-1] * self.length)
         points = [_both(centre, r * self.length * w) for r in NEAR]
         alone = centre[None] if samples is None else np.tile(centre, (self.pairs, 1))
         rows = np.concatenate([*points, alone])
+        recipe = None
         if context.project is not None:
             rows = np.stack([context.project(row) for row in rows])
+        elif directions is not None:
+            around = [Central().recipe(centre, directions, r * self.length) for r in NEAR]
+            recipe = Joined([*around, Repeated(centre, len(alone))])
         xi = None if samples is None else np.concatenate([samples] * 7)
-        return Query(rows, xi, memory=(w, samples, centre))
+        return Query(rows, xi, memory=(w, samples, centre), recipe=recipe)
 
     def _ask_pairs(self, x0: Array, context: Context) -> Query:
         """Ask for pairs at the radius at hand, and for their centre if it has to move away from a bound."""

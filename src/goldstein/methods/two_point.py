@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.estimate.smoothing import sphere
+from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.judging import paired
 from goldstein.methods.kernel import MachineCode, obstacle
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Refusal, Step, any_iterate
@@ -130,14 +130,16 @@ class TwoPoint(Method):
             query = state.probe.ask(state.origin, context)
         elif state.phase == "judge":
             assert state.race is not None
-            query = Query(np.tile(state.x, (state.race.size, 1)), state.race.samples)
+            query = Query(np.broadcast_to(state.x, (state.race.size, state.x.size)), state.race.samples)
         elif state.t >= state.pairs or (limit is not None and limit < 2):
             return None
         else:
             xi = None if context.sample is None else context.sample(context.rng, 1)
-            w = sphere(context.rng, 1, state.x.size)
+            w, directions = noted_sphere(context.rng, 1, state.x.size, context.recipes)
             points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
-            query = Query(points, None if xi is None else np.concatenate([xi, xi]), memory=w[0], fresh=True)
+            recipe = None if directions is None else Central().recipe(state.x, directions, state.delta)
+            repeated = None if xi is None else np.concatenate([xi, xi])
+            query = Query(points, repeated, memory=w[0], fresh=True, recipe=recipe)
         return query if limit is None or len(query) <= limit else None
 
     def tell(self, state: TwoPointState, context: Context, query: Query, values: Array) -> Step:

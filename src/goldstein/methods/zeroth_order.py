@@ -10,11 +10,22 @@ from typing import Any
 import numpy as np
 
 from goldstein import arguments
-from goldstein.estimate.smoothing import DIRECTIONS, ESTIMATORS, Central, Estimator, LeaveOneOut, Mask, mean_estimate
+from goldstein.estimate.smoothing import (
+    DIRECTIONS,
+    ESTIMATORS,
+    Central,
+    Directions,
+    Estimator,
+    LeaveOneOut,
+    Mask,
+    mean_estimate,
+    noted_sphere,
+)
 from goldstein.methods.kernel import obstacle
 from goldstein.methods.method import Context, Method, MethodState, Needs, Refusal, Step, any_iterate
 from goldstein.norms import HUGE
 from goldstein.oracle import Array, Oracle, Query
+from goldstein.oracle.recipe import Joined
 from goldstein.steps import Calibrated, LinearDecay, Schedule, StepRule, as_rule
 
 OPTIONAL = ("large_batch_size", "search", "resolution")  # counts that may be None
@@ -164,15 +175,25 @@ class ZerothOrder(Method):
         if fits == 0 or (2 * fits < b and context.nfev + context.earlier > 0):
             return None
         xi = estimator.draw(context.sample, context.rng, fits)
-        w = (draw or DIRECTIONS[self.directions])(context.rng, fits, at[0].size)
+        w, directions = self._draw_directions(context, fits, at[0].size, draw)
         points = [estimator.points(x, w, self._radius) for x in at]
+        recipe = None
+        if directions is not None:
+            recipe = Joined([estimator.recipe(x, directions, self._radius) for x in at])
         return Query(
             points[0] if len(points) == 1 else np.concatenate(points),
             xi if xi is None or len(at) == 1 else np.concatenate([xi] * len(at)),
             cut=fits < b,
             memory=Batch(w, len(at), purpose),
             fresh=True,
+            recipe=recipe,
         )
+
+    def _draw_directions(self, context: Context, k: int, d: int, draw: Draw | None) -> tuple[Array, Directions | None]:
+        """Draw k directions; return also how, if that is wanted and can be said."""
+        if draw is None and self.directions == "iid":
+            return noted_sphere(context.rng, k, d, context.recipes)
+        return (draw or DIRECTIONS[self.directions])(context.rng, k, d), None
 
     def _read(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Reading:
         """Turn the values of a batch into coefficients; a failed value removes its (w_i, ξ_i) at every iterate."""

@@ -130,6 +130,7 @@ class Evaluator:
         self.catch = catch
         self.deadline: float | None = None
         self._meter = Meter()
+        self._given = workers
         self._crew = crew_of(workers)
         self._gatherer: Gatherer | None = None
         self._pace = 0.0  # seconds a row takes in this process; 0: not known yet
@@ -249,7 +250,8 @@ class Evaluator:
     def __exit__(self, *exc: object) -> None:
         if self._crew is not None and self._employed:
             self._employed = False
-            self._crew.close()
+            if self._crew is not self._given:  # a crew that was given is the user's own
+                self._crew.close()
 
 
 def _missing(rows: int, pieces: list[tuple[int, Answer]]) -> list[Rows]:

@@ -17,6 +17,8 @@ from goldstein.oracle.parts import Done, Lost, Part, Task
 
 Map = Callable[[Callable[[Part], Done], Iterable[Part]], Iterable[Done]]
 
+START = 60.0  # seconds that Dask's workers may take to be there
+
 
 class Submitting:
     """A crew behind anything with `.submit`: concurrent.futures, loky, mpi4py.futures.
@@ -39,7 +41,7 @@ class Submitting:
         self._hanging: set[int] = set()
         self._over: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._tickets = itertools.count()
-        self._key = ""
+        self._key = worker.new_key()
         self._task: Task | None = None
         self._packed: bytes | None = None
         self._recalled = False
@@ -114,17 +116,14 @@ class Submitting:
         self._parts.clear()
         worker.forget(self._key)
 
-    def _submit(self, ticket: int, part: Part, packed: bytes | None = None) -> None:
+    def _submit(self, ticket: int, part: Part, packed: Any = None) -> None:
         self._parts[ticket] = part
-        future = self._submitted(part, packed)
+        with _taking_work():
+            future = self.executor.submit(worker.work, self._key, part, packed, **self._more)
         self._futures[ticket] = future
         future.add_done_callback(lambda _: self._over.put(ticket))
 
-    def _submitted(self, part: Part, packed: bytes | None) -> Any:
-        with _taking_work():
-            return self.executor.submit(worker.work, self._key, part, packed, **self._more)
-
-    def _bytes(self) -> bytes:
+    def _bytes(self) -> Any:
         if self._packed is None:
             assert self._task is not None
             self._packed = worker.pack(self._task)
@@ -140,18 +139,18 @@ class Submitting:
 
 
 class Dask(Submitting):
-    """A crew behind a `dask.distributed.Client`, where the task is scattered once.
+    """A crew behind a `dask.distributed.Client`; the task is scattered to its workers instead of sent with parts.
 
-    Dask itself does a part again when its worker dies, of which nobody here hears.
+    Dask itself does a part again when its worker dies, of which nobody here hears; so it is in no count.
     """
 
-    def employ(self, task: Task) -> None:
-        """Scatter the task to all workers."""
-        self._task = task
-        self._scattered = self.executor.scatter(task, broadcast=True, hash=False)
+    def __init__(self, executor: Any) -> None:
+        super().__init__(executor)
+        self._scattered: Any = None
 
     def recall(self) -> None:
         """Dask cancels also what is being worked on, and then nobody would know; so what is in flight is waited for."""
+        self._recalled = True
 
     def give_up(self, ticket: int) -> int | None:
         """Cancel a part; one that is being worked on goes on."""
@@ -163,16 +162,18 @@ class Dask(Submitting):
         return None
 
     def close(self) -> None:
-        """Let go of what waits and of the task."""
+        """Cancel what waits, and let go of the task."""
         for future in self._futures.values():
             future.cancel()
-        self._futures.clear()
-        self._parts.clear()
+        super().close()
         self._scattered = None
 
-    def _submitted(self, part: Part, packed: bytes | None) -> Any:
-        with _taking_work():
-            return self.executor.submit(worker.answer, self._scattered, part, pure=False)
+    def _bytes(self) -> Any:
+        """Return a future of the bytes, which is where the workers are; the bytes, if all died who had them."""
+        packed = super()._bytes()
+        if self._scattered is None:
+            self._scattered = self.executor.scatter(packed, broadcast=True, hash=False, timeout=START)
+        return self._scattered if self._scattered.status == "finished" else packed
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein.oracle.recipe import Adapted, Bounds, Recipe, adapted
 from goldstein.oracle.tally import DOUBLE, Array, Tally
 
 Samples = npt.NDArray[Any]
@@ -34,6 +35,8 @@ class Query:
         What the method needs to read the answer (its directions, say). Not for the evaluator.
     fresh : bool
         The arrays were made for this query and nobody will read them again, so a function may work in place on them.
+    recipe : Recipe or None
+        How the points are made, for whoever is too far away to be sent them.
     """
 
     points: Array
@@ -42,6 +45,7 @@ class Query:
     cut: bool = False
     memory: Any = None
     fresh: bool = False
+    recipe: Recipe | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -56,7 +60,8 @@ class Query:
     def rows(self, first: int, last: int) -> Query:
         """Return the part from row `first` up to `last`, without the memory."""
         samples = None if self.samples is None else self.samples[first:last]
-        return Query(self.points[first:last], samples, self.order, fresh=self.fresh)
+        recipe = None if self.recipe is None else self.recipe.rows(first, last)
+        return Query(self.points[first:last], samples, self.order, fresh=self.fresh, recipe=recipe)
 
     def handed_out(self) -> Query:
         """Return what a stranger may have: arrays of its own, and nothing of the method's."""
@@ -65,9 +70,10 @@ class Query:
         samples = None if self.samples is None else self.samples.copy()
         return Query(self.points.copy(), samples, self.order, self.cut, fresh=True)
 
-    def scaled(self, scale: Array) -> Query:
-        """Return the same query in the coordinates x · scale."""
-        return Query(self.points * scale, self.samples, self.order, self.cut)
+    def scaled(self, scale: Array, bounds: Bounds | None = None) -> Query:
+        """Return the same query in the coordinates x · scale, its points moved into bounds."""
+        recipe = None if self.recipe is None else Adapted(self.recipe, scale, bounds)
+        return Query(adapted(self.points, scale, bounds), self.samples, self.order, self.cut, recipe=recipe)
 
 
 @dataclass(eq=False)

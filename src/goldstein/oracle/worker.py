@@ -51,11 +51,6 @@ def work(key: str, part: Part, packed: bytes | None = None) -> Done | Missing:
     return done if at_home else sendable(done)
 
 
-def answer(task: Task, part: Part) -> Done:
-    """Answer a part by a task that whoever runs the workers has put there."""
-    return sendable(task(part))
-
-
 def sendable(done: Done) -> Done:
     """Return an outcome that can travel: an exception that cannot be sent is put into words."""
     if done.error is None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import builtins
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from goldstein.methods.method import Method
-from goldstein.methods.probed import Probed
 from goldstein.methods.registry import METHODS, resolve
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Seeded, Unreplayable
 
@@ -26,11 +25,19 @@ BARE = "bare"
 ORACLES = {kind.__name__: kind for kind in (Deterministic, Seeded, Unreplayable)}
 
 
+@dataclass(frozen=True)
+class ByName:
+    """A method as the user named it, with what was given of its settings."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
 class NotPlainError(TypeError):
     """Something is no plain data; it says what."""
 
 
-def described(fun: Any, x0: Array, method: Method, **settings: Any) -> dict[str, Any]:
+def described(fun: Any, x0: Array, method: Method | ByName, **settings: Any) -> dict[str, Any]:
     """Return a call in plain data; `missing` names what of it is none.
 
     Parameters
@@ -39,8 +46,8 @@ def described(fun: Any, x0: Array, method: Method, **settings: Any) -> dict[str,
         What is minimised: only its kind is kept, and its `args` if they are plain.
     x0 : ndarray, shape (d,)
         The start, as it was given.
-    method : Method
-        As it was resolved.
+    method : Method or ByName
+        As it was given.
     **settings
         Further arguments of `minimize`.
     """
@@ -112,8 +119,8 @@ def _plain(value: Any) -> Any:
         return {"dict": {key: _plain(item) for key, item in value.items()}}
     if isinstance(value, type) and value.__module__ == "builtins":
         return {"builtin": value.__name__}
-    if isinstance(value, Probed):
-        return {"by name": value.wanted, "options": {key: _plain(item) for key, item in value.given.items()}}
+    if isinstance(value, ByName):
+        return {"by name": value.name, "options": {key: _plain(item) for key, item in value.options.items()}}
     return _plain_settings(value)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.oracle import Array
+from goldstein.run.call import BARE
 from goldstein.run.journal import HEADER, TOLD, VALUES, Stage, check_of_a_run
 from goldstein.run.records import CHUNK, MAGIC, DamagedError, Record, check_magic, scan
 from goldstein.run.result import Status
@@ -23,6 +23,7 @@ from goldstein.run.snapshot import read_snapshot
 
 POINTS = 64  # of the curve at least, when there are as many values; at most twice as many
 RECENT = 1000  # records over which the time of an evaluation is taken
+AT_ONCE = 1 << 14  # bytes of values that are looked at together
 LAST = 10  # the mean of noisy values is over the last of so many parts of the run
 ATTEMPTS = 3  # at reading a file that changes meanwhile
 
@@ -200,8 +201,8 @@ class _Watch:
         self.noisy = False
         self.values = 0
         self.gradients = 0
-        self.failures = 0
         self.curve = _Curve()
+        self._first: list[float] = []  # values of the first query
         self.stamps: deque[tuple[float, int]] = deque(maxlen=RECENT + 1)
 
     def take(self, record: Record) -> None:
@@ -221,23 +222,16 @@ class _Watch:
         if order:
             self.gradients += rows
             return
-        values = np.frombuffer(content, offset=TOLD.size)
-        if number == 1 and len(self.stages) == 1 and self._bare:
-            self._ask_twice(values)
+        if number == 1 and len(self.stages) == 1:
+            self._first += np.frombuffer(content, offset=TOLD.size).tolist()
         self.values += rows
-        self.failures += rows - int(np.count_nonzero(np.isfinite(values)))
-        self.curve.add(values)
+        self.curve.add(content[TOLD.size :])
 
-    @property
-    def _bare(self) -> bool:
+    def _gave_two_values(self) -> bool:
+        """Whether a bare callable gave two values at one point, which its first query asks for."""
         call = self.stages[0].header.get("call") or {}
-        return bool(call.get("oracle", {}).get("kind") == "bare")
-
-    def _ask_twice(self, values: Array) -> None:
-        """See whether a bare callable gave two values at one point: its first query asks for that."""
-        first = self.curve.first
-        both = [*([] if first is None else [first]), *values.tolist()]
-        self.noisy = self.noisy or (len(both) == 2 and both[0] != both[1] and all(map(math.isfinite, both)))
+        bare = call.get("oracle", {}).get("kind") == BARE
+        return bare and len(self._first) == 2 and len(set(self._first)) == 2 and all(map(math.isfinite, self._first))
 
     def fill(self, seen: Inspection) -> None:
         """Write down what was seen."""
@@ -249,11 +243,11 @@ class _Watch:
         limits = total_limits(self.stages)
         seen.max_evals = limits["max_evals"]
         seen.max_iter = limits["max_iter"]
-        seen.noisy = self.noisy
-        seen.failures = self.failures
+        seen.noisy = self.noisy or self._gave_two_values()
+        seen.failures = self.curve.failures
         seen.unanswered = sum(stage.begun - stage.told for stage in self.stages)
-        seen.curve = self.curve.points(self.noisy)
-        seen.best = self.curve.recent() if self.noisy else self.curve.lowest
+        seen.curve = self.curve.points(seen.noisy)
+        seen.best = self.curve.recent() if seen.noisy else self.curve.lowest
         seen.seconds_each = _seconds_each(list(self.stamps))
         if self.stamps:
             seen.seconds_since = max(time.time() - self.stamps[-1][0], 0.0)
@@ -269,14 +263,23 @@ class _Curve:
     """Values in bins of equal numbers of evaluations; when there are too many, two become one."""
 
     def __init__(self) -> None:
-        self.first: float | None = None
         self._width = 1
         self._bins: list[list[float]] = []  # values, finite ones, their sum, the lowest
+        self._waiting: list[bytes] = []
+        self._bytes = 0
 
-    def add(self, values: Array) -> None:
-        """Take values in."""
-        if self.first is None and values.size:
-            self.first = float(values[0])
+    def add(self, values: bytes) -> None:
+        """Take values in, as they stand in the file."""
+        self._waiting.append(values)
+        self._bytes += len(values)
+        if self._bytes >= AT_ONCE:
+            self._take()
+
+    def _take(self) -> None:
+        """Put the values that wait into bins."""
+        values = np.frombuffer(b"".join(self._waiting))
+        self._waiting.clear()
+        self._bytes = 0
         place = 0
         while place < values.size:
             if not self._bins or self._bins[-1][0] >= self._width:
@@ -289,7 +292,8 @@ class _Curve:
             last[0] += part.size
             last[1] += finite.size
             if finite.size:
-                last[2] += float(finite.sum())
+                with np.errstate(over="ignore"):  # values near the largest float
+                    last[2] += float(finite.sum())
                 last[3] = min(last[3], float(finite.min()))
 
     def _make_room(self) -> None:
@@ -299,8 +303,15 @@ class _Curve:
         self._bins = [[a[0] + b[0], a[1] + b[1], a[2] + b[2], min(a[3], b[3])] for a, b in halves]
         self._width *= 2
 
+    @property
+    def failures(self) -> int:
+        """Values that are not finite."""
+        self._take()
+        return int(sum(count - finite for count, finite, *_ in self._bins))
+
     def points(self, noisy: bool) -> list[tuple[int, float]]:
         """Return the curve: with noise the mean of each bin, else the lowest value so far."""
+        self._take()
         points = []
         made = 0
         lowest = math.inf
@@ -317,11 +328,13 @@ class _Curve:
     @property
     def lowest(self) -> float:
         """The lowest value; NaN when there is none."""
+        self._take()
         lowest = min((least for *_, least in self._bins), default=math.inf)
         return lowest if math.isfinite(lowest) else math.nan
 
     def recent(self) -> float:
         """Return the mean over the last tenth of the bins."""
+        self._take()
         few = self._bins[-math.ceil(len(self._bins) / LAST) :]
         finite = sum(one[1] for one in few)
         return sum(one[2] for one in few) / finite if finite else math.nan

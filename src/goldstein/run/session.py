@@ -57,6 +57,8 @@ class Session:
         Exceptions of the function count as failed evaluations, which machine code cannot do.
     warn : callable
         `warn(key, sentence)` for what the run has shown to be wrong.
+    recipes : bool
+        Whoever evaluates is far away and wants to be told how points are made, rather than to be sent them.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Session:
         catching: bool = False,
         max_fail: int | None = None,
         warn: Callable[[str, str], None] | None = None,
+        recipes: bool = False,
     ) -> None:
         self.method = method
         self.needs = method.needs
@@ -110,7 +113,7 @@ class Session:
         self.remarks: dict[str, str] = {}
         self.periodic = [criterion for criterion in stop if not criterion.each_step]
         self.watching = [criterion for criterion in stop if criterion.each_step]
-        self.context = Context(rng, max_iter=max_iter, project=self.projection)
+        self.context = Context(rng, max_iter=max_iter, project=self.projection, recipes=recipes)
         self.counters = Counters()
         self.recorder = Recorder.over(max_evals, seldom=not estimating)
         self.lookout = Lookout()
@@ -328,10 +331,10 @@ class Session:
     def _scaled(self, query: Query) -> Query:
         """Return a query in the user's coordinates; no rounding takes it out of bounds that it keeps."""
         assert self.x_scale is not None
-        scaled = query.scaled(self.x_scale)
+        bounds = None
         if self._box is not None and self.projection is not None and self.projection.holds(self.needs.reach):
-            np.clip(scaled.points, self._box.lower, self._box.upper, out=scaled.points)
-        return scaled
+            bounds = (np.asarray(self._box.lower), np.asarray(self._box.upper))
+        return query.scaled(self.x_scale, bounds)
 
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:
         """Do a chunk of iterations in machine code, up to the next record or look; False when not even one fits."""

@@ -1,0 +1,517 @@
+"""Ray: a crew of resident actors, on this machine or on a cluster of many.
+
+An actor gets the oracle once and keeps it. Parts whose points come from a random stream are sent as recipes
+(`goldstein.oracle.recipe`), and the long arrays in them, such as the iterate, travel once to each node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import logging
+import math
+import os
+import pickle
+import socket
+import tempfile
+import time
+import traceback
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from goldstein import arguments
+from goldstein.oracle.parts import Done, Lost, Part, Task
+from goldstein.oracle.query import Query
+from goldstein.oracle.recipe import Recipe, Repeated
+from goldstein.oracle.tally import Array
+from goldstein.oracle.worker import sendable, unpack
+
+try:
+    import ray
+except ImportError as error:
+    raise ImportError("goldstein.oracle.ray needs Ray: pip install 'goldstein[ray]'.", name="ray") from error
+
+SMALL = 2**16  # bytes of points that are not worth a recipe
+LONG = 2**16  # bytes of an array in a recipe that travels by itself, once to each node
+LODGED = 16  # such arrays that are kept for the parts to come
+PAUSE = 1.0  # seconds before somebody is hired in the place of one who could not come
+
+
+class Resident:
+    """What an actor does: it holds a task and answers parts."""
+
+    def __init__(self) -> None:
+        self._task: Task | None = None
+        self._refusal = RuntimeError("This actor has no task.")
+
+    def employ(self, held: Sequence[Any], version: str) -> str:
+        """Take on the task behind a reference, from a program with that version of NumPy.
+
+        Return why it cannot, "" when it can.
+        """
+        self._task = None
+        reason = ""
+        try:
+            self._task = unpack(ray.get(held[0]))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        if np.__version__ != version:  # whose random numbers may be others
+            self._task = None
+            reason = f"its NumPy is {np.__version__} and that of the program {version}"
+        self._refusal = RuntimeError(reason)
+        return reason
+
+    def work(self, place: int, order: int, samples: Any, points: Array | None, packed: bytes, *arrays: Array) -> Done:
+        """Answer a part, whose points came as they are or as a recipe with its long arrays."""
+        if self._task is None:
+            return Done(place, 0, error=self._refusal)
+        begun = time.perf_counter()
+        try:
+            if points is None:
+                points = _unpacked(packed, arrays).points()
+            query = Query(points, samples, order)  # not fresh: what comes out of Ray's store cannot be written to
+        except Exception as error:
+            return sendable(Done(place, 0, error=error, traceback=traceback.format_exc()))
+        done = self._task(Part(place, query))
+        done.seconds = time.perf_counter() - begun
+        return sendable(done)
+
+
+class _Packer(pickle.Pickler):
+    """Pickles a recipe without its long arrays."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self.arrays: dict[int, tuple[int, Array]] = {}
+
+    def persistent_id(self, value: Any) -> int | None:
+        """Return the number of a long array; anything else is pickled as ever."""
+        if not isinstance(value, np.ndarray) or value.nbytes < LONG:
+            return None
+        number, _ = self.arrays.setdefault(id(value), (len(self.arrays), value))
+        return number
+
+
+class _Unpacker(pickle.Unpickler):
+    """Puts a recipe and its long arrays together again."""
+
+    def __init__(self, packed: bytes, arrays: Sequence[Array]) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._arrays = arrays
+
+    def persistent_load(self, number: int) -> Array:
+        return self._arrays[number]
+
+
+def _unpacked(packed: bytes, arrays: Sequence[Array]) -> Recipe:
+    recipe: Recipe = _Unpacker(packed, arrays).load()
+    return recipe
+
+
+@dataclass(eq=False)
+class Actor:
+    """An actor, and the parts that it was given and has not answered, by the references to their answers."""
+
+    handle: Any
+    parts: dict[Any, tuple[int, Part]] = field(default_factory=dict)
+
+    def takes(self, part: Part) -> bool:
+        """Whether a part can be sent to it, ahead of time if need be.
+
+        A row that is a part by itself has the actor to itself: if that dies, the row is to blame and no other.
+        """
+        if not self.parts:
+            return True
+        ((_, at_hand), *ahead) = self.parts.values()
+        return not ahead and len(at_hand.query) > 1 and len(part.query) > 1
+
+
+@dataclass
+class Held:
+    """What a crew has to let go of in the end."""
+
+    staff: list[Actor] = field(default_factory=list)
+    candidates: dict[Any, Actor] = field(default_factory=dict)
+    joined: bool = False
+    folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def let_go(self) -> None:
+        """Dismiss everybody; leave the cluster if it was joined here, which ends one that was started here."""
+        for actor in (*self.staff, *self.candidates.values()):
+            _kill(actor)
+        self.staff.clear()
+        self.candidates.clear()
+        if self.joined:
+            ray.shutdown()
+            self.joined = False
+        if self.folder is not None:
+            self.folder.cleanup()
+
+
+class Crew:
+    """Actors of Ray, for `workers`.
+
+    Parameters
+    ----------
+    address : str, optional
+        The cluster to join, as in `ray.init`: "auto" is one that `ray start` has started on this machine, and "local"
+        starts one here. None: the one that this program has joined already, or that the variable RAY_ADDRESS names; if
+        there is none, one is started here, without dashboard and usage reports. It ends with the crew.
+    actors : int, optional
+        How many actors to hire; None: as many as there is room for.
+    options : mapping, optional
+        What Ray should know of an actor, as in its `options`: `num_cpus` (1 unless given), `num_gpus`, `resources`,
+        `runtime_env`, ….
+    patience : float, optional
+        Seconds to wait for the first actor, and for another one when none is left.
+
+    Attributes
+    ----------
+    far : bool
+        Parts are better sent as recipes; see `goldstein.oracle.recipe`.
+
+    Notes
+    -----
+    Ray does not start an actor again that has died: what it was doing is done by another one, and a new actor is hired
+    as soon as there is room. A run does not close the crew, which can be used for the next one; it is closed by
+    `close`, by `with`, or when nobody holds it any longer.
+
+    Each actor has a copy of the function and its data, which come once. goldstein must be installed on every node, and
+    the NumPy that is here.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> from goldstein.oracle.ray import Crew
+    >>> with Crew("local", actors=2) as crew:
+    ...     res = gs.minimize(lambda x: abs(x - 1).sum(), np.zeros(3), max_evals=300, rng=0, workers=crew)
+    >>> bool(res.fun < 1), res.nfev <= 300
+    (True, True)
+    """
+
+    far = True
+
+    def __init__(
+        self,
+        address: str | None = None,
+        actors: int | None = None,
+        *,
+        options: Mapping[str, Any] | None = None,
+        patience: float = 60.0,
+    ) -> None:
+        wanted = arguments.optional_count("actors", actors)
+        self._patience = arguments.positive("patience", patience)
+        self._options = {"num_cpus": 1, **(options or {}), "max_restarts": 0}
+        self._kind = ray.remote(Resident)
+        self._held = Held()
+        self._staff = self._held.staff
+        self._candidates = self._held.candidates  # by the reference to their consent
+        self._waiting: deque[tuple[int, Part]] = deque()
+        self._flight: dict[Any, Actor] = {}  # by the reference to the answer
+        self._ends: list[tuple[int, Done | Lost]] = []
+        self._tickets = itertools.count()
+        self._lodged: OrderedDict[bytes, Any] = OrderedDict()
+        self._task: Any = None
+        self._hire_at = 0.0
+        self._deserted = 0.0  # since when there is nobody
+        self._why = "there is no room for one"
+        self._close = weakref.finalize(self, self._held.let_go)
+        self._join(address, wanted)
+        self._wanted = wanted or self._room()
+
+    @property
+    def size(self) -> int:
+        """How many actors there are; at least 1, which may have to be waited for."""
+        return max(len(self._staff), 1)
+
+    def employ(self, task: Task) -> None:
+        """Send the task to every actor; hire those who are missing, and wait for some of them."""
+        if not self._close.alive:
+            raise RuntimeError("This crew is closed; make a new one.")
+        for actor in [actor for actor in self._staff if actor.parts]:
+            self._bury(actor, "it was stopped", died=False)
+        self._waiting.clear()
+        self._ends.clear()
+        self._task = ray.put(_packed(task))
+        for actor in self._candidates.values():  # who would come with the task before
+            _kill(actor)
+        self._candidates.clear()
+        for actor in self._staff:
+            actor.handle.employ.remote([self._task], np.__version__)
+        self._hire_at = 0.0
+        self._wait_for_actors()
+
+    def begin(self, part: Part) -> int:
+        """Put a part in flight: to an actor who is free, or ahead of time to one who is busy."""
+        ticket = next(self._tickets)
+        self._waiting.append((ticket, part))
+        self._hand_out()
+        return ticket
+
+    def ended(self, seconds: float | None) -> Iterable[tuple[int, Done | Lost]]:
+        """Wait until a part has ended, an actor has died, or a new one has come."""
+        self._look(0.0 if self._ends else seconds)
+        self._hand_out()
+        ends = self._ends
+        self._ends = []
+        return ends
+
+    def recall(self) -> None:
+        """Send nothing more; what lies before an actor is done by it, since nobody could tell whether it has begun."""
+        self._ends += [(ticket, Lost("it was taken back", begun=0)) for ticket, _ in self._waiting]
+        self._waiting.clear()
+
+    def give_up(self, ticket: int) -> int | None:
+        """Stop a part by dismissing its actor; what was sent there ahead of time comes back as lost."""
+        for entry in self._waiting:
+            if entry[0] == ticket:
+                self._waiting.remove(entry)
+                return 0
+        for actor in self._staff:
+            if any(ticket == given for given, _ in actor.parts.values()):
+                self._bury(actor, "it was stopped", died=False)
+                break
+        for end in self._ends:
+            if end[0] == ticket:
+                self._ends.remove(end)
+                return end[1].begun if isinstance(end[1], Lost) else end[1].started
+        return 0
+
+    def close(self) -> None:
+        """Dismiss everybody, and end the cluster if it was started here."""
+        self._close()
+        self._waiting.clear()
+        self._flight.clear()
+        self._ends.clear()
+        self._lodged.clear()
+        self._task = None
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _join(self, address: str | None, wanted: int | None) -> None:
+        """Join a cluster, or start one on this machine that has room for so many actors."""
+        if address is None and ray.is_initialized():
+            return
+        if ray.is_initialized():
+            raise ValueError(
+                f"This program has joined a cluster of Ray already, so it cannot join {address!r}; leave address out, "
+                "or call ray.shutdown() before."
+            )
+        address = address or os.environ.get("RAY_ADDRESS") or "local"
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address == "local":
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            self._held.folder = _folder()
+            ray.init(
+                "local",
+                num_cpus=math.ceil(wanted * self._each()) if wanted else None,
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=self._held.folder.name,
+                **quiet,
+            )
+        else:
+            _check_reachable(address)
+            try:
+                ray.init(address, **quiet)
+            except ConnectionError as error:
+                raise ConnectionError(f"There is no cluster of Ray at address={address!r}; start one first.") from error
+        self._held.joined = True
+
+    def _each(self) -> float:
+        """Return how many CPUs an actor takes."""
+        return float(self._options["num_cpus"] or 0.0)
+
+    def _room(self) -> int:
+        """Return for how many actors the cluster has CPUs; one that takes none is not limited by them."""
+        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        return max(int(resources.get("CPU", 0.0) / (self._each() or 1.0)), 1)
+
+    def _message(self, query: Query) -> tuple[Array | None, bytes, list[Any]]:
+        """Return what tells an actor where to evaluate: points, or a recipe and references to its long arrays."""
+        points = query.points
+        recipe = query.recipe
+        if recipe is None and points.strides[0] == 0:
+            recipe = Repeated(points[0], len(points))
+        if recipe is None or points.nbytes < SMALL:
+            return points, b"", []
+        file = io.BytesIO()
+        packer = _Packer(file)
+        packer.dump(recipe)
+        return None, file.getvalue(), [self._lodge(array) for _, array in packer.arrays.values()]
+
+    def _lodge(self, array: Array) -> Any:
+        """Return a reference to an array in Ray's store, from where each node fetches it once."""
+        array = np.ascontiguousarray(array)
+        key = hashlib.sha256(array.data).digest() + repr((array.shape, array.dtype.str)).encode()
+        reference = self._lodged.pop(key, None)
+        if reference is None:
+            reference = ray.put(array)
+        self._lodged[key] = reference
+        while len(self._lodged) > LODGED:
+            self._lodged.popitem(last=False)
+        return reference
+
+    def _hand_out(self) -> None:
+        """Send what waits to whoever takes it."""
+        while self._waiting and self._staff:
+            ticket, part = self._waiting[0]
+            actor = min(self._staff, key=_load)
+            if not actor.takes(part):
+                return
+            self._waiting.popleft()
+            query = part.query
+            points, packed, arrays = self._message(query)
+            answer = actor.handle.work.remote(part.place, query.order, query.samples, points, packed, *arrays)
+            actor.parts[answer] = (ticket, part)
+            self._flight[answer] = actor
+
+    def _look(self, seconds: float | None) -> None:
+        """Hear what there is to hear, and wait for it so long at most."""
+        self._hire()
+        for reference in _ready([*self._flight, *self._candidates], seconds):
+            if reference in self._candidates:
+                self._welcome(reference)
+            elif reference in self._flight:  # not if its actor was found dead just now
+                self._hear(reference)
+        if not self._staff and time.monotonic() > self._deserted + self._patience:
+            raise RuntimeError(
+                f"No actor could be hired from Ray within {self._patience:g} seconds: {self._why}; see what the "
+                "cluster has to offer (ray status), ask for less in options, or set a longer patience."
+            )
+
+    def _hear(self, answer: Any) -> None:
+        """Take the answer of an actor; one that is dead is buried."""
+        actor = self._flight[answer]
+        ticket, part = actor.parts[answer]
+        try:
+            done: Done = ray.get(answer)
+        except ray.exceptions.RayTaskError as error:
+            done = Done(part.place, 0, error=error)
+        except ray.exceptions.RayError as error:
+            self._bury(actor, f"its actor is gone ({type(error).__name__})", died=True)
+            return
+        del self._flight[answer]
+        del actor.parts[answer]
+        self._ends.append((ticket, done))
+
+    def _bury(self, actor: Actor, reason: str, died: bool) -> None:
+        """Take an actor off the list; what it was sent is lost.
+
+        Of one that is dismissed it is known that it had not begun with what was sent ahead of time. One that has died
+        may have done so: what it answered last is lost with it.
+        """
+        _kill(actor)
+        self._staff.remove(actor)
+        if not self._staff:
+            self._deserted = time.monotonic()
+        begun = None
+        for answer, (ticket, _) in actor.parts.items():
+            del self._flight[answer]
+            self._ends.append((ticket, Lost(reason, begun)))
+            begun = None if died else 0
+        actor.parts.clear()
+
+    def _hire(self) -> None:
+        """Ask for as many actors as are missing; those for whom there is no room come when there is."""
+        if time.monotonic() < self._hire_at:
+            return
+        for _ in range(self._wanted - len(self._staff) - len(self._candidates)):
+            actor = Actor(self._kind.options(**self._options).remote())
+            self._candidates[actor.handle.employ.remote([self._task], np.__version__)] = actor
+
+    def _welcome(self, reference: Any) -> None:
+        """Take on an actor who has the task; in the place of one who did not stay another one is asked for later."""
+        actor = self._candidates.pop(reference)
+        try:
+            refusal: str = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            refusal = ""
+            self._why = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        else:
+            if not refusal:
+                self._staff.append(actor)
+                return
+            self._why = refusal
+        _kill(actor)
+        self._hire_at = time.monotonic() + PAUSE
+        if refusal and not self._staff and not self._candidates:
+            raise RuntimeError(
+                f"No actor of Ray could take on the function: {refusal}; see that every node has what is installed "
+                "here."
+            )
+
+    def _wait_for_actors(self) -> None:
+        """Wait for one actor at least; if there was none, for the others as long again."""
+        begun = time.monotonic()
+        self._deserted = begun
+        while not self._staff:
+            self._look(PAUSE)
+        until = 2 * time.monotonic() - begun
+        while len(self._staff) < self._wanted and time.monotonic() < until:
+            self._look(min(until - time.monotonic(), PAUSE))
+
+
+def _packed(task: Task) -> bytes:
+    """Return a task as bytes that an actor can read, which are its own, so that it may write into its data."""
+    try:
+        packed: bytes = ray.cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise TypeError(
+            f"The function cannot be sent to actors of Ray ({type(error).__name__}: {error}); define it at the top of "
+            "a module that is installed on every node."
+        ) from error
+    return packed
+
+
+def _load(actor: Actor) -> int:
+    return len(actor.parts)
+
+
+def _kill(actor: Actor) -> None:
+    if ray.is_initialized():
+        with suppress(Exception):  # whatever Ray says of one who is gone
+            ray.kill(actor.handle)
+
+
+def _ready(references: list[Any], seconds: float | None) -> list[Any]:
+    """Wait until one of these is there, so long at most; return all that are."""
+    timeout = None if seconds is None else max(seconds, 0.0)
+    if not references:
+        time.sleep(PAUSE if timeout is None else timeout)
+        return []
+    first, _ = ray.wait(references, num_returns=1, timeout=timeout, fetch_local=False)
+    if not first:
+        return []
+    every, _ = ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)
+    return list(every)
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for the logs and sockets of a cluster; the path of a socket must be short."""
+    place = "/tmp" if os.path.isdir("/tmp") else None
+    return tempfile.TemporaryDirectory(prefix="goldstein-", dir=place, ignore_cleanup_errors=True)
+
+
+def _check_reachable(address: str) -> None:
+    """Say at once that nobody is there, for which Ray takes minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"There is no cluster of Ray at address={address!r} ({error}); start one first."
+        ) from error

@@ -1,0 +1,97 @@
+"""Recipes: how the points of a query are made, where the points themselves would be too much to send.
+
+A recipe is a small value from which whoever evaluates makes the same points again, bit for bit. Methods that draw their
+points attach one to the query when somebody far away will evaluate it; what has none is sent as points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from goldstein.oracle.tally import Array
+
+Bounds = tuple[Array, Array]
+
+
+class Recipe(Protocol):
+    """How some points are made."""
+
+    def __len__(self) -> int:
+        """Return how many points there are."""
+
+    def rows(self, first: int, last: int) -> Recipe:
+        """Return the recipe of the points from `first` up to `last`."""
+
+    def points(self) -> Array:
+        """Make the points; shape (k, d)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """The same point so many times."""
+
+    point: Array
+    times: int
+
+    def __len__(self) -> int:
+        return self.times
+
+    def rows(self, first: int, last: int) -> Repeated:
+        return replace(self, times=last - first)
+
+    def points(self) -> Array:
+        return np.tile(self.point, (self.times, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """The points of some recipes, one after the other."""
+
+    pieces: Sequence[Recipe]
+
+    def __len__(self) -> int:
+        return sum(len(piece) for piece in self.pieces)
+
+    def rows(self, first: int, last: int) -> Recipe:
+        inside = []
+        begin = 0
+        for piece in self.pieces:
+            end = begin + len(piece)
+            if begin < last and first < end:
+                inside.append(piece.rows(max(first, begin) - begin, min(last, end) - begin))
+            begin = end
+        return inside[0] if len(inside) == 1 else Joined(inside)
+
+    def points(self) -> Array:
+        return np.concatenate([piece.points() for piece in self.pieces])
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """The points of a recipe in the coordinates x · scale, and moved into bounds; without either where it is None."""
+
+    recipe: Recipe
+    scale: Array | None = None
+    bounds: Bounds | None = None
+
+    def __len__(self) -> int:
+        return len(self.recipe)
+
+    def rows(self, first: int, last: int) -> Adapted:
+        return replace(self, recipe=self.recipe.rows(first, last))
+
+    def points(self) -> Array:
+        return adapted(self.recipe.points(), self.scale, self.bounds)
+
+
+def adapted(points: Array, scale: Array | None, bounds: Bounds | None) -> Array:
+    """Return points in the coordinates x · scale, moved into bounds."""
+    if scale is not None:
+        points = points * scale
+    if bounds is None:
+        return points
+    return np.clip(points, *bounds, out=None if scale is None else points)
