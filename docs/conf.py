@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 project = "goldstein"
 author = "the authors of goldstein"
-copyright = "the authors of goldstein; MIT licence"  # noqa: A001 - the name that Sphinx reads
+copyright = "the authors of goldstein; MIT licence"
 version = release = gs.__version__
 
 extensions = [

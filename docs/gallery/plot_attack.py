@@ -2,9 +2,9 @@
 A black-box attack
 ==================
 
-How robust is a classifier, if an attacker sees scores and nothing else? :func:`goldstein.attack.attack` looks for images close to given ones
-that the classifier gets wrong, and counts every image that the model is shown. Here the model is a small network of
-scikit-learn on its 8 × 8 digits.
+How robust is a classifier, if an attacker sees scores and nothing else? :func:`goldstein.attack.attack` looks for
+images close to given ones that the classifier gets wrong, and counts every image that the model is shown. Here the
+model is a small network of scikit-learn on its 8 × 8 digits.
 """
 
 import matplotlib.pyplot as plt
@@ -40,7 +40,8 @@ print(
 print("most that a pixel was changed:", float(np.abs(res.x - images).max()))
 
 # %%
-# The random numbers of an image come from the seed and its own pixels, so that its answer does not depend on the others.
+# The random numbers of an image come from the seed and its own pixels, so that its answer does not depend on the
+# others.
 
 at = np.arange(1, 501)
 figure = plt.figure(figsize=(9, 3.8), layout="constrained")

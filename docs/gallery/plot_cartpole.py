@@ -2,9 +2,10 @@
 A policy for a cart and a pole
 ==============================
 
-A cart is pushed left or right, full force, so that the pole on it stays up, in gusts of wind. The policy is linear in the four
-numbers that describe the state, and pushes by their sign: the time until the pole falls is a step function of the policy's weights, and
-has no gradient at all. Where an episode starts and how the wind blows is decided by the seed.
+A cart is pushed left or right, full force, so that the pole on it stays up, in gusts of wind. The policy is linear in
+the four numbers that describe the state, and pushes by their sign: the time until the pole falls is a step function
+of the policy's weights, and has no gradient at all. Where an episode starts and how the wind blows is decided by the
+seed.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +18,8 @@ plt.style.use("seaborn-v0_8-colorblind")
 # %%
 # The simulator
 # -------------
-# Equations of motion of the classical task, for many policies and seeds at once. The loss is the share of 500 steps (ten seconds) for
-# which the pole was *not* kept up.
+# Equations of motion of the classical task, for many policies and seeds at once. The loss is the share of 500 steps
+# (ten seconds) for which the pole was *not* kept up.
 
 GRAVITY = 9.8
 CART = 1.0

@@ -2,9 +2,9 @@
 CVaR of a portfolio
 ===================
 
-The conditional value at risk is the mean of the worst losses, here of the worst 5 %. By Rockafellar and Uryasev it is the
-least value over t of t + E max(loss − t, 0)/0.05: an expectation with a kink, over the weights and t together. Weights are
-positive and add up to one.
+The conditional value at risk is the mean of the worst losses, here of the worst 5 %. By Rockafellar and Uryasev it is
+the least value over t of t + E max(loss − t, 0)/0.05: an expectation with a kink, over the weights and t together.
+Weights are positive and add up to one.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,8 @@ plt.style.use("seaborn-v0_8-colorblind")
 # %%
 # The market
 # ----------
-# Ten assets with heavy tails (Student t, four degrees of freedom). They share a factor, some of them with the opposite sign.
+# Ten assets with heavy tails (Student t, four degrees of freedom). They share a factor, some of them with the
+# opposite sign.
 
 ASSETS = 10
 TAIL = 0.05
@@ -82,9 +83,7 @@ for name, w in portfolios.items():
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.bar(np.arange(ASSETS), weights, hatch=["//" if share < 0 else "" for share in SHARED])
-left.set(
-    xlabel="asset, from tame to wild", ylabel="weight", xticks=np.arange(ASSETS)
-)
+left.set(xlabel="asset, from tame to wild", ylabel="weight", xticks=np.arange(ASSETS))
 bins = np.linspace(-0.4, 0.8, 120)
 for place, name in enumerate(("equal weights", "least CVaR")):
     loss = -(test @ portfolios[name])

@@ -2,11 +2,11 @@
 An inventory with common random numbers
 =======================================
 
-A shop counts its stock at the end of each day: if it is below s, it orders up to S. Orders take five days, what is not
-there when it is asked for is back-ordered. How should s and S be chosen?
+A shop counts its stock at the end of each day: if it is below s, it orders up to S. Orders take five days, what is
+not there when it is asked for is back-ordered. How should s and S be chosen?
 
-The simulation takes a seed, and draws demand in an order that does not depend on the policy. So the same hundred days can be
-played with two policies: *common random numbers*. :class:`goldstein.Seeded` says that to the library.
+The simulation takes a seed, and draws demand in an order that does not depend on the policy. So the same hundred days
+can be played with two policies: *common random numbers*. :class:`goldstein.Seeded` says that to the library.
 """
 
 import matplotlib.pyplot as plt
@@ -46,8 +46,8 @@ def daily_cost(policy, seed, days=100, lead=5):
 # %%
 # One call
 # --------
-# Whether an order is placed on a given day is a matter of yes or no, so the cost of one seed jumps. The default looks for
-# jumps before it starts, and says what it found.
+# Whether an order is placed on a given day is a matter of yes or no, so the cost of one seed jumps. The default looks
+# for jumps before it starts, and says what it found.
 
 start = np.array([50.0, 150.0])
 res = gs.minimize(gs.Seeded(daily_cost), start, max_evals=3_000, rng=0)
@@ -57,9 +57,9 @@ print(res.message)
 # %%
 # What the noise looks like
 # -------------------------
-# The same cut through the cost, S − s fixed: each thin line is one seed. With fresh seeds at every point (left) the differences
-# between neighbours are mostly noise; with the same seed along a line (right) they are the policy's own. (The lines have no jumps
-# because S − s is fixed, and with it the days of the orders.)
+# The same cut through the cost, S − s fixed: each thin line is one seed. With fresh seeds at every point (left) the
+# differences between neighbours are mostly noise; with the same seed along a line (right) they are the policy's own.
+# (The lines have no jumps because S − s is fixed, and with it the days of the orders.)
 
 levels = np.linspace(60, 200, 71)
 gap = max(res.x) - res.x[0]
@@ -78,8 +78,8 @@ left.set_ylabel("cost a day")
 # %%
 # The same in SimOpt
 # ------------------
-# `SimOpt <https://github.com/simopt-admin/simopt>`_ has a continuous (s, S) inventory among its problems. It becomes an oracle
-# that knows its start, its bounds and its budget, and a seed is the number of a replication.
+# `SimOpt <https://github.com/simopt-admin/simopt>`_ has a continuous (s, S) inventory among its problems. It becomes
+# an oracle that knows its start, its bounds and its budget, and a seed is the number of a replication.
 
 problem = oracle("SSCONT-1")
 theirs = gs.minimize(problem, **problem.arguments, rng=0)

@@ -2,8 +2,8 @@
 Your own method against the library's
 =====================================
 
-A method of your own needs one class and one registration (:doc:`../add-a-method` goes through it), and then competes on equal terms: the same
-oracles, the same exact budgets, every value counted.
+A method of your own needs one class and one registration (:doc:`../add-a-method` goes through it), and then competes
+on equal terms: the same oracles, the same exact budgets, every value counted.
 """
 
 from dataclasses import dataclass
@@ -73,8 +73,8 @@ check_method(HeavyBall(delta=0.1, step_size=0.02))  # says in one sentence what 
 # %%
 # The contest
 # -----------
-# Least absolute deviations, 500 rows and 10 variables, four seeds each. The step sizes of both two-point methods are the best of the same
-# three, chosen on another seed; the default has nothing to choose.
+# Least absolute deviations, 500 rows and 10 variables, four seeds each. The step sizes of both two-point methods are
+# the best of the same three, chosen on another seed; the default has nothing to choose.
 
 problem = least_absolute_deviations(n=500, d=10, rng=3)
 budget = 10_000

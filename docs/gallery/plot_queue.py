@@ -2,9 +2,9 @@
 Servers for a queue
 ===================
 
-Three stations in a row serve the same customers. Faster servers cost money, waiting costs patience: how fast should each
-of them be? Interarrival times and work are drawn from the seed before the speeds come into play, so every design meets the same
-customers.
+Three stations in a row serve the same customers. Faster servers cost money, waiting costs patience: how fast should
+each of them be? Interarrival times and work are drawn from the seed before the speeds come into play, so every design
+meets the same customers.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ plt.style.use("seaborn-v0_8-colorblind")
 # %%
 # The simulator
 # -------------
-# Lindley's recursion, station by station: a customer starts when he has come and when the one before him has left. The mean
-# time in the system of 200 customers, and the price of speed.
+# Lindley's recursion, station by station: a customer starts when he has come and when the one before him has left.
+# The mean time in the system of 200 customers, and the price of speed.
 
 WORK = np.array([1.0, 0.6, 0.8])  # mean work at each station
 PRICE = np.array([1.0, 3.0, 2.0])  # of a unit of speed
@@ -66,7 +66,7 @@ for name, found in score.items():
 # Each dot is one run, judged with the same 200 days that none of them has seen.
 
 figure, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
-for row, (name, found) in enumerate(score.items()):
+for row, found in enumerate(score.values()):
     axes.plot(found, np.full(len(found), row), "o", ms=9, alpha=0.7, color=f"C{row}")
 axes.set(yticks=[0, 1], yticklabels=["customers replayed", "fresh customers"], ylim=(-0.6, 1.6))
 axes.set_xlabel(f"cost of the answer after {budget} simulations")

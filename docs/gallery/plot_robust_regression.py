@@ -2,8 +2,9 @@
 Robust regression
 =================
 
-A tenth of the data is wrong. Least squares follows it; least absolute deviations mind it less; a loss that is capped does not
-mind it at all, but is neither smooth nor convex. Here are the three, the last one minimised from values of single rows.
+A tenth of the data is wrong. Least squares follows it; least absolute deviations mind it less; a loss that is capped
+does not mind it at all, but is neither smooth nor convex. Here are the three, the last one minimised from values of
+single rows.
 """
 
 import matplotlib.pyplot as plt
@@ -58,8 +59,8 @@ for name, run in runs.items():
     print(f"{name}: {np.linalg.norm(run.x - truth):.3f} from the truth, f = {run.fun:.3f}, {run.nfev} values")
 
 # %%
-# ``monitor=`` is called with the iterate at each record of the history: here it measures the distance to the truth, which a user
-# would not know.
+# ``monitor=`` is called with the iterate at each record of the history: here it measures the distance to the truth,
+# which a user would not know.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for place, (name, run) in enumerate(runs.items(), start=1):

@@ -1,13 +1,13 @@
-"""
+r"""
 A Clarke point that is no minimum
 =================================
 
 Stationary does not mean minimal. The piecewise linear Chebyshev–Rosenbrock function of Nesterov in two variables,
 
-.. math:: f(x) = \\tfrac14 |x_1 - 1| + \\bigl|x_2 - 2|x_1| + 1\\bigr|,
+.. math:: f(x) = \tfrac14 |x_1 - 1| + \bigl|x_2 - 2|x_1| + 1\bigr|,
 
-has one minimum, at (1, 1), and one more point where 0 lies in Clarke's subdifferential: (0, −1), from where f still falls. This page looks at both
-points with the measures of the library, and then lets methods run past the trap.
+has one minimum, at (1, 1), and one more point where 0 lies in Clarke's subdifferential: (0, −1), from where f still
+falls. This page looks at both points with the measures of the library, and then lets methods run past the trap.
 """
 
 import matplotlib.pyplot as plt
@@ -32,8 +32,8 @@ for name, x in (("the trap", trap), ("the minimum", minimum), ("a slope", slope)
     print(f"{name} {x}: {found.answer}, bound {found.bound:.2g}")
 
 # %%
-# Slopes within δ cancel at both points, and that is all that "certified" says. Around the trap there is a way down, along x₂ = 2|x₁| − 1: a finite
-# hull of slopes does not see it, values do.
+# Slopes within δ cancel at both points, and that is all that "certified" says. Around the trap there is a way down,
+# along x₂ = 2|x₁| − 1: a finite hull of slopes does not see it, values do.
 
 down = trap + 0.02 * np.array([1.0, 2.0])
 values = problem.oracle.evaluate(gs.Query(np.stack([trap, down]))).values
@@ -42,8 +42,8 @@ print(f"f at the trap {values[0]:.4f}, a step along the ridge {values[1]:.4f}")
 # %%
 # Runs from the trap's side
 # -------------------------
-# From (−1, 1), the classical start, both have to pass the trap. PINGD asks for gradients, and ends with a certificate of what it was asked for: a
-# point where slopes within δ = 0.1 cancel. GFM and the default look at values and go on.
+# From (−1, 1), the classical start, both have to pass the trap. PINGD asks for gradients, and ends with a certificate
+# of what it was asked for: a point where slopes within δ = 0.1 cancel. GFM and the default look at values and go on.
 
 start = np.array([-1.0, 1.0])
 values_only = gs.Deterministic(problem.oracle.fun, vectorized=True)

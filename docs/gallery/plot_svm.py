@@ -1,10 +1,10 @@
-"""
+r"""
 A sparse classifier in a scikit-learn pipeline
 ==============================================
 
-The capped-ℓ₁ penalty, λ Σ min(\\|x_j\\|, α), counts small weights and lets large ones alone: it is what one wants from a sparse
-classifier, and it is not convex. :class:`goldstein.sklearn.CappedL1SVC` trains a support vector machine with it from values alone,
-and goes wherever a classifier of scikit-learn goes.
+The capped-ℓ₁ penalty, λ Σ min(\|x_j\|, α), counts small weights and lets large ones alone: it is what one wants
+from a sparse classifier, and it is not convex. :class:`goldstein.sklearn.CappedL1SVC` trains a support vector machine
+with it from values alone, and goes wherever a classifier of scikit-learn goes.
 """
 
 import warnings
@@ -35,8 +35,9 @@ print(f"{scores.mean():.3f} ± {scores.std():.3f} in cross-validation")
 # %%
 # The path of the penalty
 # -----------------------
-# As λ grows, weights go to zero one after the other. Weights below 0.05 are counted as zero: a method of values does not end at zero
-# exactly. The budget is ten times the default here, 300,000 values of the loss of one row, and takes tenths of a second with numba.
+# As λ grows, weights go to zero one after the other. Weights below 0.05 are counted as zero: a method of values does
+# not end at zero exactly. The budget is ten times the default here, 300,000 values of the loss of one row, and takes
+# tenths of a second with numba.
 
 penalties = np.geomspace(1e-4, 0.3, 9)
 accuracy = []
