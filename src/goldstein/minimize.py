@@ -296,6 +296,16 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     left, those of the method's constructor; `maxfev` and `maxiter` are understood too. A callable `jac` is the gradient
     of a function without noise, for the methods that take gradients.
 
+    Parameters
+    ----------
+    method : str or Method, optional
+        As in `goldstein.minimize`.
+
+    Returns
+    -------
+    callable
+        What scipy takes as `method=`.
+
     Examples
     --------
     >>> import numpy as np, goldstein as gs, scipy.optimize
