@@ -20,7 +20,7 @@ help:
 	@echo "make bench  speed, as ratios measured in one run"
 	@echo "make study-svm, study-attack, study-lenet, study-scaling, study-defaults, study-bars, study-peers"
 	@echo "            run an experiment, such as make study-svm ARGS=--quick"
-	@echo "make docs   API reference in out/docs"
+	@echo "make docs   the documentation site in out/docs, gallery included"
 
 venv: $(STAMP)
 
@@ -55,8 +55,9 @@ $(STUDIES): study-%: $(STAMP)
 	$(BIN)/python -m studies $* $(ARGS)
 
 docs: $(STAMP)
-	$(BIN)/pdoc --docformat numpy --output-directory out/docs goldstein
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
+	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --doctree-dir out/doctrees docs out/docs
 
 clean:
-	rm -rf $(VENV) out build dist
+	rm -rf $(VENV) out build dist docs/api/generated docs/examples
 	find src studies benchmarks -name "*.nb[ic]" -delete

@@ -466,6 +466,11 @@ def test_known_rows_of_a_vectorised_function_are_left_out_of_its_one_call():
     assert notes.rows("told") == notes.rows("begun") == [row for row in range(40) if row != 5]
 
 
+def test_a_query_without_rows_has_an_answer_without_values(workers):
+    with Evaluator(gs.Deterministic(value), workers) as evaluate:
+        assert evaluate(Query(X[:0])).values.shape == (0,)
+
+
 def test_nothing_is_asked_when_all_is_known(tmp_path):
     f = Called(tmp_path)
     with Evaluator(gs.Deterministic(f), 2) as evaluate:
@@ -538,6 +543,7 @@ def test_no_process_is_left(tmp_path):
 def test_who_is_interrupted_leaves_no_process(tmp_path):
     """Ctrl-C while workers are busy; every call is counted."""
     f = Called(tmp_path, pause=0.05)
+    before = ended_and_not_collected()
 
     class Interrupting(Notes):
         def told(self, first, answer):
@@ -548,6 +554,7 @@ def test_who_is_interrupted_leaves_no_process(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             evaluate(Query(X), ledger=Interrupting())
         assert evaluate.started == len(f.calls) < 40
+    assert ended_and_not_collected() <= before
     assert children() == []
 
 

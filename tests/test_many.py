@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -71,8 +72,11 @@ def test_a_run_never_waits_behind_another_one(tmp_path):
         if not any(tmp_path.iterdir()):
             mine.touch()
         if mine.exists():
+            until = time.monotonic() + 60
             while not (tmp_path / "others").exists():
-                pass
+                if time.monotonic() > until:
+                    raise TimeoutError("a run waits for this one")
+                time.sleep(0.01)
         return value(x)
 
     ended = []

@@ -167,7 +167,17 @@ def load_images(
 
 
 def fetch(name: str, folder: PathLike | None = None, progress: Progress | None = None) -> list[Path]:
-    """Make sure that the files of a data set are at hand and whole; return their paths."""
+    """Make sure that the files of a data set are at hand and whole; return their paths.
+
+    Parameters
+    ----------
+    name : str
+        Of the data set, as in `load`.
+    folder : path, optional
+        Where the files are looked for first, as in `load`.
+    progress : callable, optional
+        Told how far a download is.
+    """
     source = _source(name)
     return [_whole(file, source, folder, progress)[0] for file in source.files]
 

@@ -195,7 +195,8 @@ def minimize(
         kept.call = call.described(
             fun,
             x,
-            call.ByName(method, options or {}) if isinstance(method, str) else chosen,
+            method,
+            options=options,
             projection=allowed,
             x_scale=scale,
             output=output,
@@ -294,6 +295,16 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     The `options` of scipy are the keyword arguments of `goldstein.minimize` (`max_evals`, `rng`, …) and, for what is
     left, those of the method's constructor; `maxfev` and `maxiter` are understood too. A callable `jac` is the gradient
     of a function without noise, for the methods that take gradients.
+
+    Parameters
+    ----------
+    method : str or Method, optional
+        As in `goldstein.minimize`.
+
+    Returns
+    -------
+    callable
+        What scipy takes as `method=`.
 
     Examples
     --------

@@ -37,6 +37,17 @@ class Box:
     """The box lower ≤ x ≤ upper; infinite sides allowed.
 
     Where a side is narrower than twice the margin, the iterate stays at its middle and x ± δw may leave the box.
+
+    Parameters
+    ----------
+    lower, upper : array_like
+        The bounds, ±inf where there is none; a number holds for all coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> gs.projection.Box(0.0, 1.0)(np.array([-2.0, 0.5, 3.0]), margin=0.25)
+    array([0.25, 0.5 , 0.75])
     """
 
     lower: npt.ArrayLike
@@ -89,7 +100,21 @@ class Box:
 def linf_ball(
     center: npt.ArrayLike, radius: float, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf
 ) -> Box:
-    """Return the box of points within `radius` of `center` in every coordinate, cut to lower ≤ x ≤ upper."""
+    """Return the box of points within `radius` of `center` in every coordinate, cut to lower ≤ x ≤ upper.
+
+    Parameters
+    ----------
+    center : array_like, shape (d,)
+        The middle.
+    radius : float
+        Largest change of a coordinate.
+    lower, upper : array_like, optional
+        Bounds that hold besides.
+
+    Returns
+    -------
+    Box
+    """
     radius = _length("radius", radius)
     middle = arguments.reals("center", center, "a vector of real numbers")
     return Box(np.maximum(middle - radius, lower), np.minimum(middle + radius, upper))
@@ -97,7 +122,15 @@ def linf_ball(
 
 @dataclass(frozen=True, eq=False)
 class L2Ball:
-    """The points within `radius` of `center` in Euclidean distance."""
+    """The points within `radius` of `center` in Euclidean distance.
+
+    Parameters
+    ----------
+    center : array_like, shape (d,)
+        The middle.
+    radius : float
+        The radius.
+    """
 
     center: npt.ArrayLike
     radius: float
@@ -120,7 +153,13 @@ class L2Ball:
 
 @dataclass(frozen=True, eq=False)
 class Simplex:
-    """The points with x ≥ 0 and Σx = total; it has no inside, so x ± δw leaves it by δ."""
+    """The points with x ≥ 0 and Σx = total; it has no inside, so x ± δw leaves it by δ.
+
+    Parameters
+    ----------
+    total : float, optional
+        What the coordinates add up to.
+    """
 
     total: float = 1.0
 
@@ -144,6 +183,13 @@ class Knapsack:
     """The points with x ≥ 0 and weights·x ≤ total.
 
     Where the margin does not fit, the iterate stays at the point that keeps the largest one that does.
+
+    Parameters
+    ----------
+    weights : array_like, shape (d,)
+        Positive numbers.
+    total : float, optional
+        What weights·x may be at most.
     """
 
     weights: npt.ArrayLike

@@ -47,7 +47,13 @@ class StepRule(ABC):
 
 @dataclass(frozen=True)
 class Schedule(StepRule):
-    """A rule that is known beforehand: it depends on the clock alone, not on values."""
+    """A rule that is known beforehand: it depends on the clock alone, not on values.
+
+    Parameters
+    ----------
+    step_size : float
+        Of the first iteration.
+    """
 
     step_size: float
 
@@ -64,7 +70,13 @@ class Schedule(StepRule):
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """The same step at every iteration, as in Algorithms 1 and 2."""
+    """The same step at every iteration, as in Algorithms 1 and 2.
+
+    Parameters
+    ----------
+    step_size : float
+        The step.
+    """
 
     def at(self, nit: Clock, progress: Clock | None) -> Clock:
         return self.step_size + 0.0 * nit
@@ -72,9 +84,21 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class LinearDecay(Schedule):
-    """A step that falls in a straight line from `step_size` to zero at the end of the run.
+    """A step that falls in a straight line to zero at the end of the run.
 
-    The end is `iterations`, or the limits of the run when it is None.
+    Parameters
+    ----------
+    step_size : float
+        Of the first iteration.
+    iterations : int, optional
+        Where it reaches zero; None: at the limits of the run.
+
+    Examples
+    --------
+    >>> import goldstein as gs
+    >>> rule = gs.steps.LinearDecay(0.1)
+    >>> rule.at(0, 0.0), rule.at(500, 0.5), rule.at(1000, 1.0)
+    (np.float64(0.1), np.float64(0.05), np.float64(0.0))
     """
 
     iterations: int | None = None
@@ -95,7 +119,13 @@ class LinearDecay(Schedule):
 
 @dataclass(frozen=True)
 class InverseSqrt(Schedule):
-    """step_size / √(t + 1) at iteration t."""
+    """step_size / √(t + 1) at iteration t.
+
+    Parameters
+    ----------
+    step_size : float
+        Of the first iteration.
+    """
 
     def at(self, nit: Clock, progress: Clock | None) -> Clock:
         return self.step_size / np.sqrt(nit + 1)
@@ -115,6 +145,17 @@ class HalveOnPlateau(StepRule):
     """A step that is halved when there was no improvement in `patience` iterations (section 4.2 of the paper).
 
     Improvement is judged by the mean of the values of each batch, which are there anyway.
+
+    Parameters
+    ----------
+    step_size : float
+        Of the first iteration.
+    patience : int, optional
+        Iterations without improvement after which the step is cut.
+    factor : float, optional
+        By which it is multiplied then.
+    minimum : float, optional
+        Below which it does not fall.
     """
 
     step_size: float
@@ -167,7 +208,7 @@ class Calibrated(StepRule):
         R.
     iterations : int
         T.
-    power: float
+    power : float
         p; 1 is a straight line to zero.
     """
 

@@ -83,6 +83,8 @@ class SignAveraging(ZerothOrder):
         Estimates after which directions are free of those tiles.
     estimator : {"loo", "central"}, optional
         One value for each direction compared with their mean, or two.
+    directions : {"iid", "orthogonal"}, optional
+        As in `GFM`.
     shape, norm, radius
         Of the images and the ball; `attack` sets them.
 

@@ -167,7 +167,7 @@ def drawn(values: list[float], width: int = WIDTH, height: int = HEIGHT) -> list
     Examples
     --------
     >>> drawn([4.0, 2.0, 1.0, 0.0], height=2)
-    ['4 ┤█▁▁▁', '0 ┤█▇▄▁']
+    ['4 ┤█▁', '0 ┤██▅▁']
     """
     step = max(len(values) / width, 1.0)
     chosen = [values[min(int(place * step), len(values) - 1)] for place in range(min(width, len(values)))]

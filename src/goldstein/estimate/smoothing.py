@@ -50,7 +50,24 @@ class Directions:
 
 
 def sphere(rng: np.random.Generator, k: int, d: int) -> Array:
-    """Draw k independent directions, uniform on the unit sphere of dimension d; shape (k, d)."""
+    """Draw k independent directions, uniform on the unit sphere; shape (k, d).
+
+    Parameters
+    ----------
+    rng : Generator
+        Where the random numbers come from.
+    k : int
+        Number of directions.
+    d : int
+        Number of coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> w = gs.smoothing.sphere(np.random.default_rng(0), 3, 5)
+    >>> w.shape, bool(np.allclose(np.linalg.norm(w, axis=1), 1))
+    ((3, 5), True)
+    """
     return noted_sphere(rng, k, d, False)[0]
 
 
@@ -68,7 +85,17 @@ def noted_sphere(rng: np.random.Generator, k: int, d: int, noting: bool) -> tupl
 
 
 def ball(rng: np.random.Generator, k: int, d: int) -> Array:
-    """Draw k independent points, uniform in the unit ball of dimension d; shape (k, d)."""
+    """Draw k independent points, uniform in the unit ball; shape (k, d).
+
+    Parameters
+    ----------
+    rng : Generator
+        Where the random numbers come from.
+    k : int
+        Number of points.
+    d : int
+        Number of coordinates.
+    """
     return noted_ball(rng, k, d, False)[0]
 
 
@@ -106,6 +133,15 @@ def orthogonal(rng: np.random.Generator, k: int, d: int) -> Array:
 
     Every frame is Haar distributed (QR of a Gaussian matrix, signs fixed by the diagonal of R), so each
     single direction has the law of `sphere` and the estimators stay unbiased; frames are independent.
+
+    Parameters
+    ----------
+    rng : Generator
+        Where the random numbers come from.
+    k : int
+        Number of directions.
+    d : int
+        Number of coordinates.
     """
     w = np.empty((k, d))
     for start in range(0, k, d):

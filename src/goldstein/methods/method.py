@@ -193,9 +193,26 @@ def any_iterate(rng: np.random.Generator, max_iter: int) -> int:
 class Context:
     """What a method may use besides its settings and its state.
 
-    `nfev` counts the evaluations that were told before, the query at hand not included; `earlier` those of an earlier
-    stage of the same run; `n` is the number of components of a finite sum, whose indices are the ξ; with `recipes`
-    queries say how their points are made, if they can (`Query.recipe`).
+    Attributes
+    ----------
+    rng : Generator
+        The run's own random numbers.
+    sample : callable or None
+        `sample(rng, k)` draws k ξ; None when there is no ξ to choose.
+    project : Projection or None
+        The allowed set; `projected` uses it.
+    max_evals, max_iter : int or None
+        Where the run will end.
+    noisy : bool
+        An answer may differ from f itself.
+    nfev : int
+        Evaluations that were told before, the query at hand not included.
+    earlier : int
+        Those of an earlier stage of the same run.
+    n : int or None
+        Number of components of a finite sum, whose indices are the ξ.
+    recipes : bool
+        Queries say how their points are made, if they can (`Query.recipe`).
     """
 
     rng: np.random.Generator
@@ -234,9 +251,16 @@ TRAVEL = 5  # radii that a run with guessed settings must be able to travel
 
 @dataclass
 class Scale(State):
-    """What settings follow from: the length scale R, the least sensible δ, the evaluations left, and the steepness.
+    """What settings follow from, as measured around x0.
 
-    `gradient` is the root mean square of ‖∇F(x; ξ)‖ around x0; that of a two-point estimate is `estimate`, √d larger.
+    Attributes
+    ----------
+    radius, floor : float
+        The length scale R, and the least sensible δ.
+    evals : int
+        Evaluations left.
+    gradient, estimate : float
+        Root mean square of ‖∇F(x; ξ)‖, and of a two-point estimate of it, √d larger.
     """
 
     radius: float
