@@ -39,6 +39,7 @@ def address():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_a_page_is_sound_in_a_browser(page, width, scheme, browser, address):
         for one in found
         if one["impact"] in ("serious", "critical")
     ]
-    assert serious == []
+    assert serious == [], "\n".join(serious)
     context.close()
 
 
