@@ -19,7 +19,7 @@ from goldstein.caution import warn
 from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
 from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Refusal, Step
-from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
+from goldstein.oracle import DOUBLE, Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
 from goldstein.projection import Box, Projection, described
 from goldstein.run.closing import Closing
@@ -38,6 +38,7 @@ T = TypeVar("T")
 Play = Generator[Query | None, Answer | None, T]
 """What a driver plays: queries, and None where it may catch its breath; answers, and None after a breath."""
 
+SAME = 100  # unit rounding errors by which two values at one point may differ, as of a sum in another order
 FLAT = 50  # so many differences that are all exactly 0 are worth a warning
 FLAT_WITH_NOISE = 500  # where many components may be flat though f is not
 
@@ -179,7 +180,8 @@ class Session:
         assert answer is not None
         self.counters.count(query, answer, diagnostic=True)
         first, second = answer.values
-        if first != second and np.isfinite(answer.values).all():
+        rounding = SAME * DOUBLE * max(abs(first), abs(second))
+        if np.isfinite(answer.values).all() and abs(first - second) > rounding:
             self._take_as_noisy(
                 f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that "
                 "cannot be replayed (Unreplayable); if it takes a seed, use Seeded."
@@ -608,7 +610,7 @@ class Session:
         """Return the run so far; `fun` is the free estimate of the last record until the run is closed."""
         count = self.counters
         reason = [] if status is Status.CRITERION else [REASONS[status]]
-        if status is Status.FAILING and not count.failing:
+        if status is Status.FAILING and self.max_fail is not None and count.nfail > self.max_fail:
             reason = [f"More than max_fail = {self.max_fail} evaluations failed."]
         notes = [*self.notes, *self.remarks.values()]
         if count.nfail:
