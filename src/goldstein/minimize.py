@@ -195,8 +195,7 @@ def minimize(
         kept.call = call.described(
             fun,
             x,
-            method,
-            options=options,
+            call.ByName(method, options or {}) if isinstance(method, str) else chosen,
             projection=allowed,
             x_scale=scale,
             output=output,
