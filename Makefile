@@ -28,7 +28,7 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,cli,torch,ray,dask,simopt]" --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,report,cli,torch,onnx,ray,dask,simopt]" --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)

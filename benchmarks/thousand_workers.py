@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 import goldstein as gs
+from goldstein.methods import resolve
 from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.gather import Pace
 
@@ -150,8 +151,11 @@ METHODS: dict[str, tuple[Any, bool]] = {
     "auto, no noise": ("auto", False),
     "BFGS": ("bfgs", False),
     "auto, finite sum": ("auto", True),
-    "sift": ("sift", True),
-    "CMA-ES in blocks": ("cma", True),
+    "sift, batch 1": ("sift", True),
+    "sift, batch 16": (resolve("sift", {"batch_size": 16}), True),
+    "sift, batch 256": (resolve("sift", {"batch_size": 256}), True),
+    "CMA-ES": ("cma", True),
+    "CMA-ES, population 500": (resolve("cma", {"population": 500}), True),
     "GFM, batch 1": (gs.GFM(0.01, 1e-4, 1), True),
     "GFM, batch 64": (gs.GFM(0.01, 1e-3, 64), True),
     "GFM, batch 500": (gs.GFM(0.01, 1e-3, 500), True),

@@ -1,4 +1,4 @@
-"""Run a study from data to figure: python -m studies svm | attack | lenet | scaling | defaults | bars | peers."""
+"""Run a study from data to figure: python -m studies svm | attack | lenet | scaling | defaults | bars | peers | why."""
 
 from __future__ import annotations
 
@@ -140,6 +140,22 @@ def bars(
         from studies import bars
 
         bars.run(folder, only=only or (), docs=docs, jobs=jobs)
+
+
+@app.command()
+def why(
+    out: Annotated[Path, typer.Option(help="Folder for all of it, in which svm lies.")] = Path("results"),
+    data: Data = None,
+    report: Report = False,
+) -> None:
+    """The picture of the README: the default against GFM, GFM+ and CMA-ES at equal evaluations."""
+    with _study("why", out) as folder:
+        from studies import why
+
+        if report:
+            why.draw(folder)
+        else:
+            why.run(folder, data=data)
 
 
 @app.command()

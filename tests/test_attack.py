@@ -193,7 +193,7 @@ WRONG = [
     ({"labels": [0, -1]}, "classes from 0 on, got -1"),
     ({"labels": [0, 7]}, "3 classes, but there is a label or target 7"),
     ({"targets": [1, 2, 0]}, r"targets must be 2 whole numbers, got shape \(3,\)"),
-    ({"targets": 0}, "target equals its image's label, at 0"),
+    ({"targets": [0, 2]}, "target equals its image's label, at 0"),
     ({"norm": "l1"}, "norm must be one of linf, l2"),
     ({"outputs": "scores"}, "outputs must be one of"),
     ({"queries": "outside"}, "queries must be one of"),
@@ -204,9 +204,9 @@ WRONG = [
     ({"bounds": (1.0, 0.0)}, "bounds must be"),
     ({"bounds": None}, r"bounds must be \(smallest, largest\) pixel, got None"),
     ({"bounds": ("0", "1")}, r"bounds must be \(smallest, largest\) pixel, got \('0', '1'\)"),
-    ({"method": "gfm"}, "method must be a method object"),
+    ({"method": "walk"}, "Unknown method 'walk'"),
     ({"method": gs.SINGD(delta=0.5, p=20.0, q=20.0)}, "needs gradients"),
-    ({"method": SignAveraging, "model": None}, "method must be a method object"),
+    ({"method": SignAveraging, "model": None}, "method must be a name or a method object"),
 ]
 
 

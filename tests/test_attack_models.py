@@ -127,7 +127,7 @@ def test_an_attack_through_onnx_runtime(batch):
 
 
 def test_what_is_not_a_model_is_refused():
-    with pytest.raises(TypeError, match="must be callable, got int"):
+    with pytest.raises(TypeError, match=r"must be a callable from images to scores .*sklearn_model.*, got int"):
         attack(3, X, np.zeros(40, int))
     with pytest.raises(TypeError, match="must be callable, got str"):
         FixedRows("model")

@@ -197,6 +197,36 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     assert not left, f"{len(left)} of 2 workers outlive their parent"
 
 
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+def test_ctrl_c_at_a_terminal_reaches_all_and_returns_what_there_is(tmp_path):
+    """Every process of a terminal gets the signal: the run ends with a result, workers without a word."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        PROGRAM.replace("    gs.minimize", "    res = gs.minimize") + "    print(res.status.name, res.nfev)\n"
+    )
+    marks = tmp_path / "workers"
+    marks.mkdir()
+    parent = subprocess.Popen(
+        [sys.executable, str(program), str(marks)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    for _ in range(600):
+        if len(list(marks.iterdir())) == 2 or parent.poll() is not None:
+            break
+        time.sleep(0.1)
+    workers = [int(mark.name) for mark in marks.iterdir()]
+    os.killpg(parent.pid, signal.SIGINT)
+    told, complaints = parent.communicate(timeout=60)
+    assert told.startswith("INTERRUPTED")
+    assert complaints == ""
+    assert parent.returncode == 0
+    assert len(workers) == 2
+    assert not any(alive(pid) for pid in workers)
+
+
 class Proud(Exception):
     """An exception whose `result` is its own."""
 

@@ -18,7 +18,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import goldstein as gs
-from goldstein.oracle import gather
+from goldstein.oracle import executor, gather
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.oracle.parts import Done, Lost, Task, TimeIsUp
 from goldstein.oracle.pool import Pool
@@ -392,6 +392,36 @@ def test_an_executor_that_takes_no_more_work_is_one_sentence(tmp_path):
         assert isinstance(raised.value.__cause__, BrokenExecutor)
 
 
+class Vanishing:
+    """A stand-in for a Dask client whose workers all vanish after some parts."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+
+    def nthreads(self):
+        return {"here": 2} if self.parts > 0 else {}
+
+    def scatter(self, data, **settings):
+        raise NotImplementedError
+
+    def submit(self, function, *args, pure=True):
+        future: PlainFuture = PlainFuture()
+        self.parts -= 1
+        if self.parts >= 0:
+            future.set_result(function(*args))
+        return future
+
+
+def test_a_dask_cluster_without_any_worker_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(executor, "GONE", 0.2)
+    monkeypatch.setattr(gather, "LOOK", 0.05)
+    with (
+        Evaluator(gs.Deterministic(value), Vanishing(3)) as evaluate,
+        pytest.raises(RuntimeError, match="lost all its workers"),
+    ):
+        evaluate(Query(X))
+
+
 # -------------------------------------------------------------------------------------------- rows that take too long
 
 
@@ -466,6 +496,11 @@ def test_known_rows_of_a_vectorised_function_are_left_out_of_its_one_call():
     assert notes.rows("told") == notes.rows("begun") == [row for row in range(40) if row != 5]
 
 
+def test_a_query_without_rows_has_an_answer_without_values(workers):
+    with Evaluator(gs.Deterministic(value), workers) as evaluate:
+        assert evaluate(Query(X[:0])).values.shape == (0,)
+
+
 def test_nothing_is_asked_when_all_is_known(tmp_path):
     f = Called(tmp_path)
     with Evaluator(gs.Deterministic(f), 2) as evaluate:
@@ -538,6 +573,7 @@ def test_no_process_is_left(tmp_path):
 def test_who_is_interrupted_leaves_no_process(tmp_path):
     """Ctrl-C while workers are busy; every call is counted."""
     f = Called(tmp_path, pause=0.05)
+    before = ended_and_not_collected()
 
     class Interrupting(Notes):
         def told(self, first, answer):
@@ -548,6 +584,7 @@ def test_who_is_interrupted_leaves_no_process(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             evaluate(Query(X), ledger=Interrupting())
         assert evaluate.started == len(f.calls) < 40
+    assert ended_and_not_collected() <= before
     assert children() == []
 
 

@@ -11,10 +11,10 @@ import goldstein
 ROOT = Path(goldstein.__file__).parent
 # From the lowest to the highest; rooms in one line know nothing of each other.
 ORDER = [
-    ["arguments", "norms", "caution"],
+    ["arguments", "norms", "caution", "extras"],
     ["oracle"],
-    ["state", "download", "compiled", "plot", "torch"],
-    ["counting", "output", "projection", "steps", "estimate", "criterion", "problems", "datasets"],
+    ["state", "download", "compiled", "report", "torch"],
+    ["counting", "output", "projection", "steps", "estimate", "criterion", "problems", "datasets", "plot"],
     ["stationarity"],
     ["methods", "stop"],
     ["run"],
@@ -25,7 +25,9 @@ ORDER = [
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 # What may be imported late, inside a function: rooms that need an optional package as soon as they are imported.
-OPTIONAL = {"compiled": "numba", "cli": "typer", "demo": "scikit-learn", "plot": "matplotlib", "theory": "its own time"}
+OPTIONAL = {"compiled": "numba", "cli": "typer", "demo": "scikit-learn", "plot": "matplotlib", "report": "jinja2"} | {
+    "theory": "its own time"
+}
 
 
 def modules():

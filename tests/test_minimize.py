@@ -97,7 +97,7 @@ BAD = {  # what is given : what the sentence must speak of
     "catch None": ({"catch": None}, "catch must be exception types"),
     "catch text": ({"catch": ["ValueError"]}, "catch must be exception types"),
     "catch Ctrl-C": ({"catch": KeyboardInterrupt}, "catch must be exception types"),
-    "checkpoint": ({"checkpoint": "/no/such/folder/run.npz"}, "folder /no/such/folder does not exist"),
+    "checkpoint": ({"checkpoint": "/no/such/folder/run.npz"}, "is no longer taken"),
 }
 
 

@@ -15,13 +15,8 @@ import ray
 from ray.cluster_utils import Cluster
 
 import goldstein as gs
-from goldstein.methods import resolve
-from goldstein.oracle.evaluate import Evaluator
-from goldstein.oracle.oracles import Oracle
 from goldstein.oracle.parts import Done, Lost, Part, Task
 from goldstein.oracle.ray import SMALL, Crew, Resident
-from goldstein.run.drive import drive
-from goldstein.run.session import Session
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
@@ -81,13 +76,10 @@ def first(path) -> bool:
     return True
 
 
-def solve(oracle: Oracle, method, crew, *, x0=X0, evals=400, catch=(), timeout=None, retries=2, **more):
+def solve(oracle, method, crew, *, x0=X0, evals=400, **more):
     """Return the result, and how many rows were begun again."""
-    far = getattr(crew, "far", False)
-    rng = np.random.default_rng(0)
-    session = Session(resolve(method, None), x0, oracle, rng=rng, max_evals=evals, recipes=far, **more)
-    with Evaluator(oracle, crew, catch, timeout=timeout, retries=retries) as evaluate:
-        return drive(session, evaluate), evaluate.repeated
+    res = gs.minimize(oracle, x0, method, max_evals=evals, rng=0, workers=crew, **more)
+    return res, res.nrepeat
 
 
 def same(res, alone):
@@ -140,6 +132,16 @@ def test_a_run_leaves_the_crew_to_the_next_one(crew, calls):
     assert crew.size == ACTORS
 
 
+def test_many_runs_are_done_by_actors_too(crew):
+    def f(x):
+        return float(np.abs(x).sum())
+
+    here = gs.minimize_many(f, X0, "gfm", seeds=4, workers=1, max_evals=100)
+    there = gs.minimize_many(f, X0, "gfm", seeds=4, workers=crew, max_evals=100)
+    assert there.x.tobytes() == here.x.tobytes()
+    assert there.nfev.tolist() == here.nfev.tolist()
+
+
 @pytest.mark.parametrize("more", [{}, {"x_scale": np.geomspace(0.5, 2.0, 20_000)}], ids=["", "scaled"])
 @pytest.mark.parametrize(
     "method",
@@ -169,6 +171,32 @@ def test_long_points_are_made_where_they_are_needed(crew, monkeypatch, method, m
     arrays = {array for _, _, _, arrays in sent for array in arrays}
     assert len(arrays) <= 2 * res.nit + 3  # the iterate before and after each step, and what is the same in all of them
     assert res.nfev * x0.nbytes > 10 * len(arrays) * x0.nbytes
+
+
+@pytest.mark.parametrize(
+    "method", [gs.Sift(1.0, batch_size=3, cap=12), gs.GFMPlus(0.1, 1e-3, 3, 4)], ids=["sift", "gfm+"]
+)
+def test_a_run_with_a_journal_goes_on_where_it_was(crew, calls, tmp_path, method):
+    """What was told is not asked again, and points are the same though nobody knows any longer how they were made."""
+    marker = str(tmp_path / "marker")
+
+    def f(x, i):
+        calls.add()
+        if len(calls) > 70 and first(marker):
+            raise ArithmeticError("once")
+        return float(np.abs(x[::7] - i).sum())
+
+    oracle = gs.FiniteSum(f, 5)
+    settings = {"x0": np.ones(20_000), "method": method, "max_evals": 150, "rng": 0}
+    journal = tmp_path / "run.journal"
+    with pytest.raises(ArithmeticError):
+        gs.minimize(oracle, **settings, workers=crew, journal=journal)
+    broken_off = len(calls)
+    res = gs.minimize(oracle, **settings, workers=crew, journal=journal)
+    count = len(calls)
+    same(res, gs.minimize(oracle, **settings))
+    assert broken_off < count
+    assert 0 < count - res.nfev <= 24  # at most what was in flight: rows of a query
 
 
 def test_points_of_orthogonal_frames_are_sent_as_they_are(crew):

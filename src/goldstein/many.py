@@ -76,6 +76,32 @@ class ManyResults(list[Result]):
                 stacked[name][row, : len(column)] = column
         return stacked
 
+    def plot(self, path: str | os.PathLike[str] | None = None, *, axes: Any = None, label: str | None = None) -> Any:
+        """Draw the median of the runs against their evaluations, in a band from the 10 % to the 90 % quantile.
+
+        What is drawn is the monitor if there was one, else the values. Needs the extra plot.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            Where the picture goes; its suffix says in which format, such as .png or .svg. None: it is only drawn.
+        axes : matplotlib.axes.Axes, optional
+            Where to draw: those of other runs, to compare methods. None: a new figure.
+        label : str, optional
+            Name of the curve; None: that of the method.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Notes
+        -----
+        Several methods in one picture: `axes = runs.plot()`, then `others.plot("both.svg", axes=axes)`.
+        """
+        from goldstein import plot
+
+        return plot.runs(self, path, axes=axes, label=label)
+
 
 @dataclass(eq=False)
 class Ended(Answer):

@@ -206,6 +206,24 @@ def minimize(
             compiled=compiled,
         )
 
+    asked = {
+        "x0": arguments.shown(x.tolist()),
+        "seed": _seed(rng),
+        "max_evals": max_evals,
+        "max_iter": max_iter,
+        "max_time": max_time,
+        "bounds": None if allowed is None else arguments.shown(allowed),
+        "x_scale": None if x_scale is None else arguments.shown(x_scale),
+        "output": output,
+        "stop": [type(criterion).__name__ for criterion in criteria],
+        "stationarity": stationarity,
+        "catch": [kind.__name__ for kind in caught],
+        "max_fail": max_fail,
+        "workers": None if workers is None else arguments.shown(workers),
+        "journal": None if kept is None else str(kept.path),
+    }
+    settings = {"function": _name(fun), **{name: value for name, value in asked.items() if value not in (None, [])}}
+
     def session(x: Array, oracle: Oracle, *, stage_notes: list[str], **stage: Any) -> Session:
         return Session(
             chosen,
@@ -223,6 +241,7 @@ def minimize(
             notes=[*notes, *stage_notes],
             stationarity=stationarity,
             max_fail=max_fail,
+            settings=settings,
             recipes=getattr(workers, "far", False),
             **stage,
         )
@@ -239,6 +258,20 @@ def minimize(
         finally:
             if bar is not None:
                 bar.close()
+
+
+def _name(fun: Any) -> str:
+    """Return where a function is found, as module:name, or what it is."""
+    bare = fun.fun if isinstance(fun, Oracle) else fun
+    name = getattr(bare, "__qualname__", None)
+    return f"{bare.__module__}:{name}" if name else type(bare).__name__
+
+
+def _seed(rng: Any) -> Any:
+    """Return what is known of the seed."""
+    if isinstance(rng, np.random.Generator):
+        return "a generator of the caller"
+    return "none, so that this run cannot be repeated" if rng is None else int(rng)
 
 
 def _journal(journal: Any) -> Journal | None:

@@ -17,12 +17,13 @@ from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.journal import AttackJournal
 from goldstein.attack.loss import OUTPUTS
 from goldstein.attack.misclassified import Misclassified
+from goldstein.attack.models import as_model
 from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.scoring import Scoring
 from goldstein.attack.sign import SignAveraging
 from goldstein.caution import warn
-from goldstein.methods.method import Method
+from goldstein.methods import Method, resolve
 from goldstein.oracle import Deterministic
 from goldstein.run.journal import content_of
 from goldstein.run.lockstep import lockstep
@@ -39,7 +40,7 @@ def attack(
     images: npt.ArrayLike,
     labels: npt.ArrayLike | None,
     *,
-    method: Method | None = None,
+    method: str | Method | None = None,
     norm: str = "linf",
     radius: float = 0.2,
     margin: float = 4.0,
@@ -65,14 +66,16 @@ def attack(
     ----------
     model : callable
         From float32 images (k, *shape) to scores (k, classes); `torch_model`, `sklearn_model` and `onnx_model` make
-        one. Pixels are given as they are: normalisation belongs to the model.
+        one, and a bare `torch.nn.Module` is taken by `torch_model`. Pixels are given as they are: normalisation
+        belongs to the model.
     images : array_like, shape (n, *shape)
         Originals, with pixels within `bounds`.
     labels : array_like of int, shape (n,), or None
         True classes. None: what the model says of the originals, by the first query of each. No image is misclassified
         then, but with `targets` one that is at its target already ends after this query and is marked `misclassified`.
-    method : Method, optional
-        Any zeroth-order method of the library, its lengths in pixels. None: `SignAveraging()`.
+    method : str or Method, optional
+        Any zeroth-order method of the library, its lengths in pixels; by name, its settings come from probes, which
+        count. None: `SignAveraging()`.
     norm : {"linf", "l2"}, optional
         How distance from the original is measured.
     radius : float, optional
@@ -80,7 +83,8 @@ def attack(
     margin : float, optional
         θ, the lead beyond which the loss is flat.
     targets : int or array_like of int, shape (n,), optional
-        Classes to reach; None: any wrong one.
+        Classes to reach; None: any wrong one. One class for all is no goal for images that are of it already: those
+        are not attacked, like misclassified ones.
     bounds : (float, float), optional
         Smallest and largest pixel.
     outputs : {None, "logits", "probabilities"}, optional
@@ -125,15 +129,15 @@ def attack(
     >>> res.success, bool(abs(res.x - 0.45).max() <= 0.1)
     (array([ True,  True]), True)
     """
-    if not callable(model):
-        raise TypeError(f"The model must be callable, got {type(model).__name__}.")
+    model = as_model(model)
     bounds = arguments.interval("bounds", bounds, "(smallest, largest) pixel")
     z = _images(images, bounds)
     n = len(z)
     shape = z.shape[1:]
     classes = np.full(n, -1) if labels is None else _labels("labels", labels, z.shape)
     goals = None if targets is None else _labels("targets", _for_each(targets, n), z.shape)
-    if goals is not None and (goals == classes).any():
+    one_for_all = np.isscalar(targets)  # which may be the class of some
+    if goals is not None and not one_for_all and (goals == classes).any():
         raise ValueError(f"A target equals its image's label, at {int(np.argmax(goals == classes))}.")
     outputs = getattr(model, "outputs", "logits") if outputs is None else outputs
     norm = arguments.one_of("norm", norm, NORMS)
@@ -273,10 +277,8 @@ def _keep(result: AttackResult, criterion: Misclassified, error: str | None) -> 
         result.errors[index] = error
 
 
-def _method(method: Method | None) -> Method:
-    chosen = SignAveraging() if method is None else method
-    if not isinstance(chosen, Method):
-        raise TypeError(f"method must be a method object of the library, got {type(chosen).__name__}.")
+def _method(method: str | Method | None) -> Method:
+    chosen = SignAveraging() if method in (None, SignAveraging.name) else resolve(method, None)
     refusal = chosen.needs.refusal(chosen.name, Deterministic(len))
     if refusal is not None:
         raise ValueError(refusal)

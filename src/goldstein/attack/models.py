@@ -7,14 +7,15 @@ fixed size a row's scores do not depend on its place or its company, and the ans
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.extras import needed
 from goldstein.oracle import Array
 
 ROWS = 64
@@ -97,7 +98,7 @@ def torch_model(
     >>> bool(attack(model, x, model(x).argmax(axis=1), radius=0.5).success.all())
     True
     """
-    torch = import_module("torch")
+    torch = needed("torch", "torch_model")
     if hasattr(module, "eval"):
         module.eval()
 
@@ -109,6 +110,18 @@ def torch_model(
             return module(pixels).cpu().numpy()
 
     return FixedRows(scores, rows, outputs)
+
+
+def as_model(model: Any) -> Any:
+    """Return a model as a callable: a bare module of PyTorch by `torch_model`, any other callable as it is."""
+    torch = sys.modules.get("torch")  # whoever has a module of PyTorch has imported it
+    if torch is not None and isinstance(model, torch.nn.Module):
+        parameter = next(model.parameters(), None)
+        return torch_model(model, device="cpu" if parameter is None else parameter.device)
+    if callable(model):
+        return model
+    ways = "sklearn_model and onnx_model of goldstein.attack make one"
+    raise TypeError(f"The model must be a callable from images to scores ({ways}), got {type(model).__name__}.")
 
 
 def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.tiles import layout
+from goldstein.extras import needed
 
 
 class Pictures(Protocol):
@@ -25,7 +26,8 @@ class Pictures(Protocol):
 
 def draw(result: Pictures, path: Path, count: int) -> Path:
     """Write a picture with three rows and up to `count` columns."""
-    from matplotlib.figure import Figure  # not pyplot, which has windows and a backend of its own
+    # not pyplot, which has windows and a backend of its own
+    Figure = needed("matplotlib.figure", "A contact sheet").Figure
 
     won, rest = np.flatnonzero(result.success), np.flatnonzero(~result.success)
     chosen = np.concatenate([won, rest])[: max(count, 1)]
@@ -51,11 +53,14 @@ def draw(result: Pictures, path: Path, count: int) -> Path:
         said = f"{result.predicted[index]}" if result.success[index] else "not won"
         axes[1, column].set_title(said, fontsize=9)
         axes[2, column].set_xlabel(f"{result.queries[index]:,}", fontsize=8)
-    for row, name in enumerate(("original", "adversarial", "difference\nand queries")):
+    for row, name in enumerate(("original", "adversarial", "difference")):
         axes[row, 0].set_ylabel(name, fontsize=9)
     for axis in axes.flat:
         axis.set_xticks([])
         axis.set_yticks([])
+    gray_pictures = all(axis.images[0].get_array().ndim == 2 for axis in axes[2])
+    change = "red is brighter, blue is darker" if gray_pictures else "gray is no change"
+    figure.supxlabel(f"difference: {change}; each as strong as its largest; below it the queries", fontsize=8)
     figure.savefig(path, dpi=130)
     return path
 

@@ -11,12 +11,11 @@ def main() -> None:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError:
-        sys.exit("The command line needs the extra: pip install 'goldstein[cli]'.")
-    from goldstein.cli.app import app
-
+        print("The command line needs typer and rich: pip install 'goldstein[cli]'.", file=sys.stderr)
+        sys.exit(2)
     try:
+        from goldstein.cli.app import app
+
         app()
-    except ModuleNotFoundError as error:
-        if (error.name or "goldstein").startswith("goldstein"):
-            raise
-        sys.exit(f"This command needs {error.name}, which is not installed: pip install 'goldstein[all]'.")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -2,44 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+import goldstein
 from goldstein.cli import data, journal
+from goldstein.cli.attack import attack_model
+from goldstein.cli.minimize import minimize_function
+from goldstein.cli.polite import polite
+from goldstein.extras import check_installed
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(data.app, name="data")
-app.command(name="inspect")(journal.inspect_journal)
-app.command(name="resume")(journal.resume_journal)
+app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"goldstein {goldstein.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Minimise noisy, nonsmooth, nonconvex functions from their values alone."""
+
+
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for table, figure and numbers.")] = Path("out/demo"),
     max_evals: Annotated[int, typer.Option(min=1000, help="Evaluations of each run.")] = 200_000,
     seeds: Annotated[int, typer.Option(min=2, help="Runs of each method.")] = 10,
 ) -> None:
-    """Run the paper's four methods and "auto" on a capped-l1 SVM over data inside scikit-learn."""
+    """Run the paper's four methods and "auto" on a capped-l1 SVM over data inside scikit-learn.
+
+    Example: goldstein demo --out out/demo
+    """
+    check_installed(["numba", "sklearn", "matplotlib"], "goldstein demo")
     from goldstein.demo import svm
 
     svm.run(out, max_evals=max_evals, seeds=seeds)
 
 
-@app.command()
 def demo_attack(
     out: Annotated[Path, typer.Option(help="Folder for table, figure, images and numbers.")] = Path("out/demo"),
     images: Annotated[int, typer.Option(min=1, max=400, help="Digits to attack.")] = 200,
     max_queries: Annotated[int, typer.Option(min=1, help="Queries for each of them at most.")] = 500,
 ) -> None:
-    """Train a small network on digits inside scikit-learn, and attack it through its scores alone."""
+    """Train a small network on digits inside scikit-learn, and attack it through its scores alone.
+
+    Example: goldstein demo-attack --images 50
+    """
+    check_installed(["sklearn", "torch", "matplotlib"], "goldstein demo-attack")
     from goldstein.demo import attack
 
     attack.run(out, images=images, max_queries=max_queries)
 
 
-@app.command()
 def plan(
     d: Annotated[int, typer.Option(help="Dimension.")],
     lipschitz: Annotated[float, typer.Option("--L", help="Lipschitz constant L.")],
@@ -51,7 +74,10 @@ def plan(
     constants: Annotated[str, typer.Option(help="sharp or paper.")] = "sharp",
     parameters: Annotated[str, typer.Option(help="repaired or printed; for one method.")] = "repaired",
 ) -> None:
-    """Print what the theorems promise: one method's parameters and exact cost, or all methods side by side."""
+    """Print what the theorems promise: one method's parameters and exact cost, or all methods side by side.
+
+    Example: goldstein plan gfm+ --d 5 --L 1 --gap 1 --delta 0.3 --epsilon 0.5
+    """
     from goldstein import theory
 
     goal: dict[str, Any] = {"d": d, "L": lipschitz, "gap": gap, "delta": delta, "epsilon": epsilon, "radius": radius}
@@ -63,3 +89,17 @@ def plan(
     except (TypeError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(str(answer))
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "minimize": minimize_function,
+    "attack": attack_model,
+    "inspect": journal.inspect_journal,
+    "resume": journal.resume_journal,
+    "plan": plan,
+    "demo": demo,
+    "demo-attack": demo_attack,
+}
+for _name, _command in COMMANDS.items():
+    app.command(name=_name)(polite(_command))
+app.add_typer(data.app, name="data")

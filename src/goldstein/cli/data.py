@@ -11,16 +11,21 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 
 from goldstein import datasets
+from goldstein.cli.polite import polite
 
-app = typer.Typer(help=__doc__, no_args_is_help=True)
+app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode=None)
 
 Folder = Annotated[Path | None, typer.Option("--data", help="Folder with the files; else GOLDSTEIN_DATA or the cache.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.", show_default=False)]
 
 
 @app.command(name="list")
+@polite
 def list_sets(data: Folder = None) -> None:
-    """Show the data sets and which of their files are on this machine."""
+    """Show the data sets and which of their files are on this machine.
+
+    Example: goldstein data list
+    """
     table = Table()
     for head in ("name", "rows", "features", "files", "here"):
         table.add_column(head, justify="right" if head in ("rows", "features") else "left", overflow="fold")
@@ -35,8 +40,12 @@ def list_sets(data: Folder = None) -> None:
 
 
 @app.command()
+@polite
 def fetch(names: Names = None, data: Folder = None) -> None:
-    """Download what is missing into the cache, going on where a broken download ended, and verify it."""
+    """Download what is missing into the cache, going on where a broken download ended, and verify it.
+
+    Example: goldstein data fetch a9a
+    """
     console, failed = Console(), []
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as bars:
@@ -59,10 +68,13 @@ def fetch(names: Names = None, data: Folder = None) -> None:
 
 
 @app.command()
+@polite
 def verify(names: Names = None, data: Folder = None) -> None:
     """Compare the files on this machine with their known SHA-256; download nothing.
 
     Sets of which no file is here are left out, unless they are named.
+
+    Example: goldstein data verify a9a
     """
     console, failed, absent = Console(), [], []
     for name in _known(names):

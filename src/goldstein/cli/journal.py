@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 import json
-import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
+import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from goldstein.methods.method import Method
+from goldstein.cli.found import found
+from goldstein.cli.polite import FAILED, WRONG_USE, check_place, end
+from goldstein.cli.shown import leave, show, show_facts
+from goldstein.extras import needed
 from goldstein.minimize import minimize
+from goldstein.report import Account, Fact, write
+from goldstein.report.chart import Chart, Line
 from goldstein.run.call import made_again
 from goldstein.run.inspection import Inspection, inspect, stages_in, total_limits
 from goldstein.run.progress import lasting
 from goldstein.run.records import DamagedError
-from goldstein.run.result import Result, Status
 
 WIDTH = 64  # columns of the curve
 HEIGHT = 8  # and its lines
 EIGHTHS = " ▁▂▃▄▅▆▇█"
-INTERRUPTED = 130  # as a shell says it
 
 File = Annotated[Path, typer.Argument(help="The journal.", exists=True, dir_okay=False, show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain JSON.")]
 
 
-def inspect_journal(path: File, as_json: AsJson = False) -> None:
-    """Show how far a run is, its best value, failures, pace and settings; also while it is going on."""
+def inspect_journal(
+    path: File,
+    html: Annotated[Path | None, typer.Option(help="Write a page about it, such as run.html.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a run is, its best value, failures, pace and settings; also while it is going on.
+
+    Example: goldstein inspect run.journal --html run.html
+    """
+    if html is not None:
+        needed("jinja2", "A report")
+        check_place(html, "The page")
     try:
         seen = inspect(path)
     except (ValueError, OSError) as error:
-        _end(str(error), 1)
+        end(str(error), FAILED)
+    if html is not None:
+        write(_account(seen), html)
     if as_json:
         typer.echo(json.dumps(seen.plain(), ensure_ascii=False, indent=1))
         return
-    table = _table()
-    for name, said in _said(seen).items():
-        table.add_row(name, said)
-    Console().print(table)
+    show_facts([Fact(name, said) for name, said in _said(seen).items()])
     if len(seen.curve) > 1:
         typer.echo("\n" + "\n".join(drawn([value for _, value in seen.curve])))
 
@@ -61,31 +70,30 @@ def resume_journal(
     progress: Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run from its journal alone; no value that is there is asked for again."""
+    """Go on with a run from its journal alone; no value that is there is asked for again.
+
+    Example: goldstein resume run.journal --with my_model:loss --max-evals 20000
+
+    Exit codes: 0 done, 1 the function raised, 2 wrong use, 3 stopped since evaluations failed, 130 interrupted.
+    """
     if path.stat().st_size == 0:
-        _end(f"{path} is empty: there is no run to go on with.", 2)
+        end(f"{path} is empty: there is no run to go on with.", WRONG_USE)
     try:
         call = _call(path, function)
     except DamagedError as error:
-        _end(str(error), 1)
+        end(str(error), FAILED)
     for name, limit in (("max_evals", max_evals), ("max_iter", max_iter)):
         if limit is not None:
             call[name] = limit
     more: dict[str, Any] = {"workers": workers, "extend": extend, "max_time": max_time, "timeout": timeout}
-    try:
-        result = minimize(**call, **more, retries=retries, journal=path, progress=progress)
-    except (ValueError, TypeError) as error:
-        if hasattr(error, "point"):  # the function raised it
-            raise
-        _end(str(error), 2)
-    _show(result, as_json)
-    if result.status is Status.INTERRUPTED:
-        raise typer.Exit(INTERRUPTED)
+    result = minimize(**call, **more, retries=retries, journal=path, progress=progress)
+    show(result, as_json)
+    leave(result)
 
 
 def _call(path: Path, function: str) -> dict[str, Any]:
     """Return the arguments of `minimize` by which the run in a journal goes on."""
-    fun = _found(function)
+    fun = found(function, "--with")
     try:
         stages = stages_in(path)
         if not stages:
@@ -95,27 +103,7 @@ def _call(path: Path, function: str) -> dict[str, Any]:
         raise
     except ValueError as error:
         advice = f"call gs.minimize(..., journal={str(path)!r}) instead"
-        _end(f"{path} does not tell how to go on, since {error}: {advice}.", 2)
-
-
-def _found(function: str) -> Any:
-    module, _, name = function.partition(":")
-    if not module or not name:
-        raise typer.BadParameter(f"--with takes module:function, such as my_model:loss; got {function!r}.")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise typer.BadParameter(f"There is no module {module!r} on the path or in the current folder.") from None
-    except AttributeError:
-        raise typer.BadParameter(f"The module {module!r} has no {name!r}.") from None
-    finally:
-        sys.path.pop(0)
-    return found
+        end(f"{path} does not tell how to go on, since {error}: {advice}.", WRONG_USE)
 
 
 def _said(seen: Inspection) -> dict[str, str]:
@@ -151,13 +139,35 @@ def _said(seen: Inspection) -> dict[str, str]:
     return said
 
 
+def _account(seen: Inspection) -> Account:
+    """Return what there is to tell of a run that is in a journal."""
+    said = _said(seen)
+    about = {name: said.pop(name) for name in ("versions", *seen.settings) if name in said}
+    made = np.array([made for made, _ in seen.curve], float)
+    values = np.array([value for _, value in seen.curve], float)
+    name = "mean of the values since the point before" if seen.noisy else "lowest value so far"
+    words = f"{len(values)} points" + (f", from {values[0]:.4g} to {values[-1]:.4g}." if values.size else ".")
+    running = "It has not ended yet, or was stopped."
+    again = f"goldstein resume {seen.path} --with my_module:my_function"
+    return Account(
+        title=f"The run in {seen.path}",
+        headline=f"{'mean of late' if seen.noisy else 'best so far'}: {seen.best:.6g}",
+        facts=[Fact(*line) for line in said.items()],
+        message=running if seen.outcome is None else str(seen.outcome["message"]),
+        charts=[Chart(name, words, [Line(made, values, name)])],
+        settings=[Fact(name, about[name]) for name in seen.settings if name in about],
+        versions=[Fact(*line) for line in seen.versions.items()],
+        onwards=[("Go on where it was; no value in the journal is asked for again:", again)],
+    )
+
+
 def drawn(values: list[float], width: int = WIDTH, height: int = HEIGHT) -> list[str]:
     """Return a curve as lines of text, its largest and smallest value at the left.
 
     Examples
     --------
     >>> drawn([4.0, 2.0, 1.0, 0.0], height=2)
-    ['4 ┤█▁▁▁', '0 ┤█▇▄▁']
+    ['4 ┤█▁', '0 ┤██▅▁']
     """
     step = max(len(values) / width, 1.0)
     chosen = [values[min(int(place * step), len(values) - 1)] for place in range(min(width, len(values)))]
@@ -174,31 +184,6 @@ def drawn(values: list[float], width: int = WIDTH, height: int = HEIGHT) -> list
     return lines
 
 
-def _show(result: Result, as_json: bool) -> None:
-    """Print a result."""
-    numbers = {name: result[name] for name in ("fun", "fun_stderr", "nfev", "ngev", "nit", "nfail", "nrepeat")}
-    if as_json:
-        plain = {name: value if value == value else None for name, value in numbers.items()}
-        about = {"status": result.status.name, "success": bool(result.success), "message": result.message}
-        typer.echo(json.dumps({**about, **plain, "x": result.x.tolist()}, ensure_ascii=False))
-        return
-    table = _table()
-    table.add_row("f", f"{result.fun:.6g} ± {result.fun_stderr:.2g}")
-    table.add_row("evaluations", f"{result.nfev:,}, {result.nfail:,} failed, {result.nrepeat:,} done again")
-    table.add_row("ended", f"{result.status.name}: {result.message}")
-    method: Method = result.method
-    table.add_row("method", method.name)
-    table.add_row("x", " ".join(f"{entry:.6g}" for entry in result.x[:8]) + (" …" if result.x.size > 8 else ""))
-    Console().print(table)
-
-
-def _table() -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    return table
-
-
 def _short(seconds: float) -> str:
     if seconds >= 60:
         return lasting(seconds)
@@ -206,8 +191,3 @@ def _short(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
-
-
-def _end(sentence: str, code: int) -> NoReturn:
-    typer.echo(sentence, err=True)
-    raise typer.Exit(code)

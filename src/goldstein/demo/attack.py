@@ -107,18 +107,14 @@ def _table(rows: list[dict[str, Any]], images: int) -> Any:
 
 
 def _figure(results: dict[str, AttackResult], max_queries: int, path: Path) -> Path:
-    import matplotlib
+    from goldstein.plot import new_axes, style
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    axes = new_axes(path)
     at = np.unique(np.geomspace(1, max_queries, 200).astype(int))
     for name, result in results.items():
-        axes.plot(at, 100 * result.curve(at), label=name)
+        axes.plot(at, 100 * result.curve(at), label=name, **style(axes))
     axes.set(title="Black-box attack, 8×8 digits", xlabel="queries", ylabel="success, %", xscale="log", ylim=(0, 100))
     axes.legend()
     axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    axes.figure.savefig(path, dpi=130)
     return path

@@ -107,6 +107,16 @@ class Evaluator:
         The moment of `time.monotonic()` at which the time is up; what is in flight is then given up, and `TimeIsUp`
         is raised.
 
+    Notes
+    -----
+    Points of a function that is not vectorised go to workers in parts that last some latencies of the crew;
+    a vectorised function gets one part a worker. A part that is lost is done again row by row; a row that took its
+    worker with it 1 + `retries` times is NaN. Threads, and workers of other people's executors, cannot be stopped when
+    they hang: they are left alone, and when none is left the run ends.
+
+    A program that uses mpi4py.futures is started by `mpiexec -n 1 python program.py`, or, where MPI starts no further
+    processes, by `mpiexec -n 5 python -m mpi4py.futures program.py` for four workers.
+
     Examples
     --------
     >>> import numpy as np, goldstein as gs
@@ -168,7 +178,8 @@ class Evaluator:
         self.started = 0
         self._meter.before = None
         pieces = list(known)
-        if self._gatherer is None and not pieces and ledger is None and self.deadline is None:
+        plain = self._gatherer is None and not pieces and ledger is None and self.deadline is None
+        if plain or len(query) == 0:
             return self.oracle.evaluate(query, self.catch, self._meter)
         missing = _missing(len(query), pieces)
         if not missing:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import html
+import os
+import platform
+import textwrap
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 from scipy.optimize import OptimizeResult
 
+import goldstein
 from goldstein.oracle import Array
 from goldstein.run.history import History
 
@@ -36,6 +43,14 @@ REASONS = {
     Status.RUNNING: "Still running.",
     Status.MAX_TIME: "The time is over; this is the run so far.",
 }
+
+VERSIONS = {
+    "goldstein": goldstein.__version__,
+    "python": platform.python_version(),
+    "numpy": np.__version__,
+    "scipy": scipy.__version__,
+}
+WIDTH = 110  # letters in a line of a printed result
 
 
 class Result(OptimizeResult):
@@ -74,6 +89,15 @@ class Result(OptimizeResult):
         The course of the run.
     stationarity : Certificate
         How stationary the answer is; only if it was asked for, or if the method ended with a certificate.
+    settings : dict
+        What was asked for, in plain data: the function by name, its kind, the limits, the seed, what else was given.
+    versions : dict
+        Of goldstein, Python, NumPy and SciPy.
+
+    Notes
+    -----
+    `success` is False after a run that simply used up its budget, as nearly all do: it is about a criterion in `stop=`.
+    Whether the answer is good is in `fun`, `stationarity` and the picture of the run.
     """
 
     x: Array
@@ -90,6 +114,75 @@ class Result(OptimizeResult):
     message: str
     history: History
     stationarity: Any
+    settings: dict[str, Any]
+    versions: dict[str, str]
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, axes: Any = None, label: str | None = None) -> Any:
+        """Draw the values of the run against its evaluations. Needs the extra plot.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            Where the picture goes; its suffix says in which format, such as .png or .svg. None: it is only drawn.
+        axes : matplotlib.axes.Axes, optional
+            Where to draw; None: a new figure.
+        label : str, optional
+            Name of the curve.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from goldstein import plot
+
+        return plot.run(self, path, axes=axes, label=label)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page about the run: one HTML file that needs nothing else. Needs the extra report.
+
+        Parameters
+        ----------
+        path : path-like
+            Where the page goes, such as "run.html".
+
+        Returns
+        -------
+        Path
+        """
+        from goldstein import report
+
+        return report.write(report.account_of(self), path)
+
+    def __repr__(self) -> str:
+        """Say what a person wants to know first; the rest is in the attributes."""
+        from goldstein import report
+
+        if not {"fun", "history", "method", "status"} <= self.keys():  # some other result, or a part of one
+            return super().__repr__()
+        facts = report.facts_of(self)
+        said = {fact.name: fact.said for fact in facts} | {"message": self.message}
+        said["more"] = 'x, history, settings, ...; res.plot(), res.report("run.html")'
+        width = max(map(len, said))
+        lines = []
+        for name, text in said.items():
+            rest = " " * (width + 2)
+            lines += textwrap.wrap(text, WIDTH, initial_indent=f"{name:>{width}}: ", subsequent_indent=rest)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the same for notebooks, with a picture."""
+        from goldstein import report
+
+        rows = [(fact.name, fact.said) for fact in report.facts_of(self)] + [("message", self.message)]
+        cells = "".join(
+            f'<tr><th style="text-align:left" scope="row">{html.escape(name)}</th>'
+            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+            for name, text in rows
+        )
+        return f"<table>{cells}</table>{report.picture(self)}"
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), "plot", "report"]
 
 
 def mean_and_error(values: Array, exact: bool) -> tuple[float, float]:

@@ -19,14 +19,14 @@ from goldstein.caution import warn
 from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
 from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Refusal, Step
-from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
+from goldstein.oracle import DOUBLE, Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
 from goldstein.projection import Box, Projection, described
 from goldstein.run.closing import Closing
 from goldstein.run.history import History, Lookout, Recorder
 from goldstein.run.interrupts import Interrupts
 from goldstein.run.journal import Journal, content_of, shown_point
-from goldstein.run.result import REASONS, Result, Status
+from goldstein.run.result import REASONS, VERSIONS, Result, Status
 from goldstein.run.snapshot import Snapshot
 from goldstein.state import generator, plain_state, second_generator
 from goldstein.stationarity.certificate import Certificate
@@ -38,6 +38,7 @@ T = TypeVar("T")
 Play = Generator[Query | None, Answer | None, T]
 """What a driver plays: queries, and None where it may catch its breath; answers, and None after a breath."""
 
+SAME = 100  # unit rounding errors by which two values at one point may differ, as of a sum in another order
 FLAT = 50  # so many differences that are all exactly 0 are worth a warning
 FLAT_WITH_NOISE = 500  # where many components may be flat though f is not
 
@@ -57,6 +58,8 @@ class Session:
         Exceptions of the function count as failed evaluations, which machine code cannot do.
     warn : callable
         `warn(key, sentence)` for what the run has shown to be wrong.
+    settings : mapping, optional
+        What was asked for, in plain data, for the result.
     recipes : bool
         Whoever evaluates is far away and wants to be told how points are made, rather than to be sent them.
     """
@@ -86,6 +89,7 @@ class Session:
         catching: bool = False,
         max_fail: int | None = None,
         warn: Callable[[str, str], None] | None = None,
+        settings: Mapping[str, Any] | None = None,
         recipes: bool = False,
     ) -> None:
         self.method = method
@@ -109,6 +113,7 @@ class Session:
         self.max_fail = max_fail
         self.interrupts = Interrupts()
         self.warn = warn or _warn
+        self.settings = settings or {}
         self.notes = list(notes)
         self.remarks: dict[str, str] = {}
         self.periodic = [criterion for criterion in stop if not criterion.each_step]
@@ -175,7 +180,8 @@ class Session:
         assert answer is not None
         self.counters.count(query, answer, diagnostic=True)
         first, second = answer.values
-        if first != second and np.isfinite(answer.values).all():
+        rounding = SAME * DOUBLE * max(abs(first), abs(second))
+        if np.isfinite(answer.values).all() and abs(first - second) > rounding:
             self._take_as_noisy(
                 f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that "
                 "cannot be replayed (Unreplayable); if it takes a seed, use Seeded."
@@ -604,7 +610,7 @@ class Session:
         """Return the run so far; `fun` is the free estimate of the last record until the run is closed."""
         count = self.counters
         reason = [] if status is Status.CRITERION else [REASONS[status]]
-        if status is Status.FAILING and not count.failing:
+        if status is Status.FAILING and self.max_fail is not None and count.nfail > self.max_fail:
             reason = [f"More than max_fail = {self.max_fail} evaluations failed."]
         notes = [*self.notes, *self.remarks.values()]
         if count.nfail:
@@ -626,6 +632,8 @@ class Session:
             message=" ".join([*reason, *notes]),
             method=self.method,
             history=History(self.recorder.columns, self.recorder.choices),
+            settings={"oracle": type(self.oracle).__name__, **self.settings},
+            versions=dict(VERSIONS),
         )
 
     def broken_off(self, query: Query, started: int) -> None:

@@ -1,0 +1,165 @@
+"""Attack a classifier in an ONNX file from the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from goldstein.attack import AttackResult, attack, onnx_model
+from goldstein.cli.found import pair
+from goldstein.cli.polite import (
+    FAILED,
+    FAILING,
+    INTERRUPTED,
+    WRONG_USE,
+    check_place,
+    described,
+    end,
+    is_ours,
+    is_terminal,
+)
+from goldstein.cli.shown import show_facts
+from goldstein.extras import needed
+from goldstein.report import Fact
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+ROWS = 64
+Images = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+
+
+def attack_model(
+    model: Annotated[Path, typer.Argument(help="Classifier, an ONNX file.", exists=True, dir_okay=False)],
+    images: Annotated[Path, typer.Argument(help="A .npy file of images, or a folder of pictures.", exists=True)],
+    labels: Annotated[
+        Path | None, typer.Option(help="Classes, a .npy or text file. Default: what the model says.", exists=True)
+    ] = None,
+    radius: Annotated[float, typer.Option(help="Largest distance from the original.")] = 0.05,
+    norm: Annotated[str, typer.Option(help="How distance is measured: linf or l2.")] = "linf",
+    target: Annotated[int | None, typer.Option(help="Class to reach; any wrong one when not given.")] = None,
+    max_queries: Annotated[int, typer.Option(help="Most queries for each image.")] = 10_000,
+    method: Annotated[str, typer.Option(help='A method by name, such as "gfm".')] = "sign averaging",
+    outputs: Annotated[str, typer.Option(help="What the model returns: logits or probabilities.")] = "logits",
+    scores: Annotated[str | None, typer.Option(help="Which output of the model; the first when not given.")] = None,
+    pixels: Annotated[str, typer.Option(help="Smallest and largest pixel.")] = "0,1",
+    seed: Annotated[int, typer.Option(help="Of the random numbers.")] = 0,
+    journal: Annotated[Path | None, typer.Option(help="File that keeps the images that are done.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the adversarial images go, a .npy file.")] = None,
+    sheet: Annotated[Path | None, typer.Option(help="Picture of the first won images, such as sheet.png.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+) -> None:
+    """Look for images near the given ones that a model gets wrong, from its scores alone.
+
+    Example: goldstein attack model.onnx images.npy --labels labels.npy --radius 0.1 --sheet sheet.png
+
+    Images in a folder lie in it, or in folders in it that are named by their classes, 0, 1, and so on. Integer pixels
+    are divided by 255.
+
+    Exit codes: 0 done, 1 the model raised, 2 wrong use, 3 the model failed on every image, 130 interrupted.
+    """
+    runtime = needed("onnxruntime", "An ONNX model")
+    if sheet is not None:
+        needed("matplotlib", "A contact sheet")
+    check_place(out, "The images")
+    check_place(sheet, "The contact sheet")
+    session = _session(runtime, model)
+    entry = session.get_inputs()[0]
+    z, classes = _images(images, entry.shape)
+    if labels is not None:
+        classes = _labels(labels)
+    settings: dict[str, Any] = {"radius": radius, "norm": norm, "targets": target, "max_queries": max_queries}
+    settings |= {"method": method, "bounds": pair("--pixels", pixels), "seed": seed, "journal": journal}
+    batch = entry.shape[0] if entry.shape and isinstance(entry.shape[0], int) else ROWS
+    asked = onnx_model(session, rows=batch, outputs=outputs, scores=scores)
+    code = 0
+    try:
+        result = attack(asked, z, classes, progress=is_terminal(), **settings)
+    except KeyboardInterrupt as error:
+        result = error.result  # type: ignore[attr-defined]
+        code = INTERRUPTED
+    except Exception as error:
+        if is_ours(error):
+            raise
+        end(f"The model raised {described(error)}.", FAILED)
+    if len(z) and len(result.errors) == len(z) and not code:
+        code = FAILING
+    _show(result, as_json)
+    if out is not None:
+        np.save(out, result.x)
+    if sheet is not None:
+        result.contact_sheet(sheet)
+    if code:
+        raise typer.Exit(code)
+
+
+def _session(runtime: Any, model: Path) -> Any:
+    try:
+        return runtime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        end(f"{model} is no ONNX model that can be run: {str(error).splitlines()[0]:.200}", WRONG_USE)
+
+
+def _images(path: Path, shape: list[Any]) -> tuple[Images, Labels | None]:
+    """Return the images, as the model takes them, and their classes if folders name them."""
+    if path.is_dir():
+        return _in_folder(path, channels_last=len(shape) == 4 and shape[-1] in (1, 3))
+    try:
+        stored = np.load(path)
+    except ValueError:
+        end(f"{path} is no .npy file of images.", WRONG_USE)
+    if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "uif":
+        end(f"{path} must hold one array of numbers, one image a row.", WRONG_USE)
+    return _as_pixels(stored), None
+
+
+def _as_pixels(stored: npt.NDArray[Any]) -> Images:
+    return (stored / 255 if stored.dtype.kind in "ui" else stored).astype(np.float32)
+
+
+def _in_folder(folder: Path, *, channels_last: bool) -> tuple[Images, Labels | None]:
+    reader = needed("PIL.Image", "A folder of pictures")
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in PICTURES)
+    if not files:
+        end(f"There are no pictures in {folder}; known are {', '.join(PICTURES)}.", WRONG_USE)
+    pictures = []
+    for file in files:
+        with reader.open(file) as picture:
+            mode = "L" if picture.mode in ("1", "L", "I", "I;16", "F") else "RGB"
+            grid = np.atleast_3d(np.asarray(picture.convert(mode)))
+        pictures.append(grid if channels_last else np.moveaxis(grid, -1, 0))
+        if pictures[-1].shape != pictures[0].shape:
+            end(f"{file} has another size or other channels than {files[0]}.", WRONG_USE)
+    named = all(file.parent != folder and file.parent.name.isdigit() for file in files)
+    classes = np.array([int(file.parent.name) for file in files]) if named else None
+    return _as_pixels(np.stack(pictures)), classes
+
+
+def _labels(path: Path) -> Labels:
+    try:
+        labels = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
+    except ValueError:
+        end(f"{path} holds no whole numbers, one for each image.", WRONG_USE)
+    return np.asarray(labels)
+
+
+def _show(result: AttackResult, as_json: bool) -> None:
+    said = result.summary()
+    if as_json:
+        plain = {name: value if math.isfinite(value) else None for name, value in said.items()}
+        typer.echo(json.dumps({**plain, "queries": result.queries.tolist(), "won": result.success.tolist()}))
+        return
+    facts = [
+        Fact("images", f"{said['images']:,}, {said['misclassified']:,} of them wrong before"),
+        Fact("won", f"{said['success']:,} of {said['attacked']:,} ({said['success_rate']:.1%})"),
+        Fact("queries", f"{said['total_queries']:,} in all; median of those won {said['median_queries']:g}"),
+    ]
+    if said["errors"]:
+        first = next(iter(result.errors.values()))
+        facts.append(Fact("errors", f"{said['errors']:,}; the first: {first}"))
+    show_facts(facts)

@@ -1,0 +1,100 @@
+"""Minimise a function from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from goldstein.cli.found import box, exceptions, found, options, pair, point
+from goldstein.cli.polite import WRONG_USE, check_place, end
+from goldstein.cli.shown import leave, show
+from goldstein.extras import needed
+from goldstein.minimize import minimize
+from goldstein.oracle import Deterministic, FiniteSum, Oracle, Seeded
+from goldstein.stop import Target
+
+
+def minimize_function(
+    function: Annotated[
+        str, typer.Argument(help="module:function, also from the current folder; or module:oracle.", show_default=False)
+    ],
+    x0: Annotated[
+        str, typer.Option(help="Start: numbers with commas between them, or a file (.npy or text).", show_default=False)
+    ],
+    max_evals: Annotated[
+        int | None, typer.Option(help="Most evaluations, everything included. Default: 1000 (d + 1).")
+    ] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Number of variables, if --x0 is one number for all.")] = None,
+    seeded: Annotated[bool, typer.Option("--seeded", help="It is F(x, seed): a simulator with a seed.")] = False,
+    n: Annotated[int | None, typer.Option("--n", help="It is F(x, i), i in 0..n-1: minimise the mean.")] = None,
+    vectorized: Annotated[bool, typer.Option("--vectorized", help="It takes many points at once, one a row.")] = False,
+    bounds: Annotated[
+        str | None, typer.Option(help="lower:upper for all variables, or one for each with commas; 0: means no upper.")
+    ] = None,
+    method: Annotated[str, typer.Option(help='A method by name, such as "gfm+".')] = "auto",
+    option: Annotated[list[str] | None, typer.Option(help="Setting of the method, name=value; repeatable.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes the run repeatable.")] = None,
+    max_iter: Annotated[int | None, typer.Option(help="Most iterations.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="Seconds that it may take.")] = None,
+    target: Annotated[float | None, typer.Option(help="Stop when f is at most this.")] = None,
+    stationarity: Annotated[str | None, typer.Option(help="delta,epsilon: how stationary is the answer?")] = None,
+    catch: Annotated[list[str] | None, typer.Option(help="Exception that counts as a failure; repeatable.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that evaluate; -1: all cores.")] = None,
+    journal: Annotated[Path | None, typer.Option(help="File that keeps every value; an earlier run goes on.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")] = None,
+    progress: Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+) -> None:
+    """Minimise a function from its values.
+
+    Example: goldstein minimize my_model:loss --x0 0,0,0 --max-evals 5000 --seeded --report run.html
+
+    Exit codes: 0 done, 1 the function raised, 2 wrong use, 3 stopped since evaluations failed, 130 interrupted.
+    """
+    start = point(x0, dim)
+    fun = _oracle(found(function, "The first argument"), seeded, n, vectorized)
+    if report is not None:
+        needed("jinja2", "A report")
+        check_place(report, "The report")
+    result = minimize(
+        fun,
+        start,
+        method,
+        options=options(option or ()),
+        max_evals=max_evals,
+        max_iter=max_iter,
+        max_time=max_time,
+        bounds=box(bounds, start.size),
+        stop=None if target is None else Target(target),
+        stationarity=pair("--stationarity", stationarity),
+        catch=exceptions(catch or ()),
+        rng=seed,
+        workers=workers,
+        journal=journal,
+        progress=progress,
+    )
+    show(result, as_json)
+    if report is not None:
+        result.report(report)
+        if not as_json:
+            typer.echo(f"Report: {report}")
+    leave(result)
+
+
+def _oracle(fun: Any, seeded: bool, n: int | None, vectorized: bool) -> Any:
+    """Return what is minimised: an oracle as it is, or a function in the form that was said."""
+    if seeded and n is not None:
+        end("--seeded and --n exclude each other: F(x, seed) or F(x, i).", WRONG_USE)
+    if isinstance(fun, Oracle):
+        if seeded or n is not None or vectorized:
+            end("An oracle says itself what it is: leave out --seeded, --n and --vectorized.", WRONG_USE)
+        return fun
+    if not callable(fun):
+        end(f"A function or an oracle is needed, got {type(fun).__name__}.", WRONG_USE)
+    if seeded:
+        return Seeded(fun, vectorized=vectorized)
+    if n is not None:
+        return FiniteSum(fun, n, vectorized=vectorized)
+    return Deterministic(fun, vectorized=True) if vectorized else fun

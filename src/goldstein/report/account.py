@@ -1,0 +1,305 @@
+"""What there is to tell of a run, as plain data; `page` and the notebook form of a result show it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from goldstein.oracle import Array
+from goldstein.report.chart import Band, Chart, Line, Point
+
+NEIGHBOURS = 4  # records to each side whose scatter gives the band of noisy values
+SIGMAS = 2.0
+LONGEST = 2000  # letters of one text; more are left out
+MOST_CHOICES = 40
+MOST_NUMBERS = 60  # entries of x that are written out
+SMALL = 200  # height of the pictures after the first
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of a table: what, and what it is."""
+
+    name: str
+    said: str
+
+
+@dataclass
+class Account:
+    """What there is to tell of a run.
+
+    Attributes
+    ----------
+    title : str
+        What ran.
+    headline : str
+        The result in one line.
+    facts : list of Fact
+        What a person wants to know first.
+    message : str
+        How it ended, in words.
+    charts : list of Chart
+        Its pictures.
+    choices : list of (str, str)
+        What was chosen on the way: after how many evaluations, and why.
+    more_choices : int
+        How many of them were left out.
+    stationarity : list of Fact
+        How stationary the answer is, if that was asked for.
+    failures : str
+        How many evaluations failed.
+    x : str
+        The answer.
+    settings, versions : list of Fact
+        What was asked for, and what with.
+    onwards : list of (str, str)
+        How to go on: a sentence, and a command.
+    """
+
+    title: str
+    headline: str
+    facts: list[Fact]
+    message: str
+    charts: list[Chart]
+    choices: list[tuple[str, str]] = field(default_factory=list)
+    more_choices: int = 0
+    stationarity: list[Fact] = field(default_factory=list)
+    failures: str = ""
+    x: str = ""
+    settings: list[Fact] = field(default_factory=list)
+    versions: list[Fact] = field(default_factory=list)
+    onwards: list[tuple[str, str]] = field(default_factory=list)
+
+
+def account_of(result: Any) -> Account:
+    """Return what there is to tell of a `goldstein.Result`.
+
+    Examples
+    --------
+    >>> import numpy as np, goldstein as gs
+    >>> from goldstein.report import account_of
+    >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(3), max_evals=500, rng=0)
+    >>> account_of(res).facts[1].name
+    'evaluations'
+    """
+    settings: Mapping[str, Any] = result.get("settings", {})
+    choices = result.history.choices
+    told = [(f"{choice.nfev:,}", cut(choice.sentence)) for choice in choices[:MOST_CHOICES]]
+    function = settings.get("function", "")
+    of = f" on {function}" if function else ""
+    return Account(
+        title=cut(f"{result.method.name}{of}", 200),
+        headline=f"f(x) = {value_in_words(result)}",
+        facts=facts_of(result),
+        message=cut(result.message),
+        charts=charts_of(result),
+        choices=told,
+        more_choices=len(choices) - len(told),
+        stationarity=_stationarity(result.get("stationarity")),
+        failures=_failures(result),
+        x=numbers(result.x, MOST_NUMBERS),
+        settings=[Fact("method", cut(repr(result.method))), *in_lines(settings)],
+        versions=in_lines(result.get("versions", {})),
+        onwards=_onwards(settings, result.method.needs.horizon),
+    )
+
+
+def facts_of(result: Any) -> list[Fact]:
+    """Return what a person wants to know first of a result."""
+    spent = f"{result.nfev:,}"
+    if result.ngev:
+        spent += f" values and {result.ngev:,} gradients"
+    if result.nfail:
+        spent += f", {result.nfail:,} of them failed"
+    if result.nrepeat:
+        spent += f", {result.nrepeat:,} done again"
+    ended = result.status.name
+    if not result.success and not _has_criterion(result):
+        ended += " (success is for a criterion in stop=, and none was given)"
+    facts = [
+        Fact("f(x)", value_in_words(result)),
+        Fact("evaluations", spent),
+        Fact("iterations", f"{result.nit:,}"),
+        Fact("ended", ended),
+        Fact("x", numbers(result.x, 6)),
+    ]
+    certificate = result.get("stationarity")
+    if certificate is not None:
+        facts.append(Fact("stationary", f"{certificate.answer}: dist(0, ∂_δ f(x)) ≤ {certificate.bound:.4g}"))
+    return facts
+
+
+def value_in_words(result: Any) -> str:
+    """Return f at the answer with its standard error.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> value_in_words(SimpleNamespace(fun=0.123456789, fun_stderr=0.0123))
+    '0.123 ± 0.012'
+    >>> value_in_words(SimpleNamespace(fun=2.0, fun_stderr=0.0))
+    '2 (exact)'
+    """
+    error = result.fun_stderr
+    if error == 0:
+        return f"{result.fun:.10g} (exact)"
+    if not math.isfinite(error) or not math.isfinite(result.fun):
+        return f"about {result.fun:.6g}"
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    if digits > 12 or abs(result.fun) > 1e6:
+        return f"{result.fun:.6g} ± {error:.2g}"
+    return f"{result.fun:.{digits}f} ± {error:.{digits}f}"
+
+
+def numbers(x: Array, most: int) -> str:
+    """Return the entries of a vector, `most` of them at most."""
+    entries = " ".join(f"{entry:.6g}" for entry in x[:most])
+    more = f" … ({x.size:,} entries)" if x.size > most else ""
+    return f"[{entries}{more}]"
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """Return a text that is not too long."""
+    return text if len(text) <= longest else text[:longest] + " …"
+
+
+def in_lines(about: Mapping[str, Any]) -> list[Fact]:
+    """Return a mapping as lines of a table."""
+    return [Fact(str(name), cut(str(value), LONGEST // 2)) for name, value in about.items()]
+
+
+def charts_of(result: Any) -> list[Chart]:
+    """Return the pictures of a result: its values and, where known, gradient norm, step and failures."""
+    history = result.history
+    made = history.nfev + history.ngev
+    charts = [_values(result, made)]
+    for name, column in (("norm of the gradient estimate", history.gradient_norm), ("step size", history.step)):
+        if np.isfinite(column).any():
+            charts.append(_small(name, made, column))
+    if result.nfail:
+        charts.append(_small("failed evaluations so far", made, history.nfail.astype(float)))
+    if np.isfinite(history.monitor).any():
+        charts.insert(0, _small("your monitor", made, history.monitor, 300))
+    return charts
+
+
+def picture(result: Any) -> str:
+    """Return the first picture of a result as SVG that brings its own colours, for notebooks."""
+    (chart, *_) = charts_of(result)
+    look = (
+        ".gs path{fill:none}.gs text{font-size:13px;fill:currentColor}.gs .grid{stroke:currentColor;opacity:.2}"
+        ".gs .main{stroke:#0072b2;stroke-width:2}.gs .faint,.gs .dots{stroke:currentColor;opacity:.5}"
+        ".gs .dots{stroke-width:3;stroke-linecap:round}.gs .band{fill:#0072b2;opacity:.25}"
+        ".gs .mark{stroke:currentColor;stroke-dasharray:3 4}.gs .point{fill:#d55e00}"
+    )
+    return f'<div class="gs" style="max-width:600px"><style>{look}</style>{chart.svg("run")}</div>'
+
+
+def is_noisy(result: Any) -> bool:
+    """Whether the values of a run have noise."""
+    oracle = result.get("settings", {}).get("oracle")
+    return bool(result.fun_stderr != 0 if oracle is None else oracle != "Deterministic")
+
+
+def smoothed(fun: Array) -> tuple[Array, Array]:
+    """Return the mean of each value and its neighbours, and its standard error from their scatter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mean, error = smoothed(np.array([1.0, 3.0] * 50))
+    >>> bool(abs(mean[50] - 2) < 0.2), bool(0.2 < error[50] < 0.5)
+    (True, True)
+    """
+    mean = np.full(len(fun), np.nan)
+    error = np.full(len(fun), np.nan)
+    for place in range(len(fun)):
+        near = fun[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
+        near = near[np.isfinite(near)]
+        if near.size > 2:
+            with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
+                mean[place] = near.mean()
+                error[place] = near.std(ddof=1) / math.sqrt(near.size)
+    return mean, error
+
+
+def _values(result: Any, made: Array) -> Chart:
+    fun = result.history.fun
+    marks = tuple(choice.nfev for choice in result.history.choices[:MOST_CHOICES])
+    error = SIGMAS * result.fun_stderr
+    answer = Point(float(made[-1]) if len(made) else 0.0, result.fun, error, "the answer")
+    if is_noisy(result):
+        mean, stderr = smoothed(fun)
+        lines = [Line(made, fun, "mean of the values since the record before", "dots")]
+        lines.append(Line(made, mean, f"mean of {2 * NEIGHBOURS + 1} records around"))
+        band = Band(made, mean - SIGMAS * stderr, mean + SIGMAS * stderr, "± 2 standard errors, from their scatter")
+        if error > 0:
+            answer = Point(answer.x, answer.y, error, "the answer, ± 2 standard errors, on fresh noise")
+        return Chart("values", _in_words("values", fun), lines, band, answer, marks)
+    lowest = np.fmin.accumulate(fun) if len(fun) else fun
+    lines = [Line(made, fun, "mean of the values since the record before", "faint")]
+    lines.append(Line(made, lowest, "lowest of these so far"))
+    return Chart("values", _in_words("values", fun), lines, None, answer, marks)
+
+
+def _small(name: str, made: Array, column: Array, height: int = SMALL) -> Chart:
+    return Chart(name, _in_words(name, column), [Line(made, column, name)], height=height)
+
+
+def _in_words(name: str, column: Array) -> str:
+    finite = column[np.isfinite(column)]
+    if not finite.size:
+        return f"No {name} are known."
+    return f"{name}: {finite[0]:.4g} at first, {finite[-1]:.4g} at last, {finite.min():.4g} at the lowest."
+
+
+def _has_criterion(result: Any) -> bool:
+    return bool(result.get("settings", {}).get("stop"))
+
+
+def _stationarity(certificate: Any) -> list[Fact]:
+    if certificate is None:
+        return []
+    certain = "for certain" if certificate.answer == "certified" else f"with confidence {certificate.confidence:g}"
+    facts = [
+        Fact("answer", certificate.answer),
+        Fact("asked", f"δ = {certificate.delta:g}, ε = {certificate.epsilon:g}"),
+    ]
+    if math.isfinite(certificate.bound):
+        facts.append(Fact("dist(0, ∂_δ f(x)) lies in", f"[0, {certificate.bound:.6g}] {certain}"))
+    facts.append(Fact("in words", cut(certificate.message)))
+    return facts
+
+
+def _failures(result: Any) -> str:
+    made = result.nfev + result.ngev
+    if not result.nfail:
+        return f"None of the {made:,} evaluations failed."
+    return f"{result.nfail:,} of {made:,} evaluations failed ({result.nfail / max(made, 1):.1%})."
+
+
+def _onwards(settings: Mapping[str, Any], horizon: bool) -> list[tuple[str, str]]:
+    function = str(settings.get("function", ""))
+    importable = ":" in function and "<" not in function and not function.startswith("__main__:")
+    name = shlex.quote(function) if importable else "my_module:my_function"
+    more = settings.get("max_evals")
+    budget = f" --max-evals {2 * more}" if isinstance(more, int) else ""
+    journal = settings.get("journal")
+    if journal:
+        extend = " --extend" if budget and horizon else ""
+        file = shlex.quote(str(journal))
+        again = f"goldstein resume {file} --with {name}"
+        return [
+            ("If it was stopped, go on where it was; no value in the journal is asked for again:", again),
+            ("With a larger budget:", f"{again}{budget}{extend}"),
+            ("See how far it is, also while it runs:", f"goldstein inspect {file}"),
+        ]
+    return [
+        ("Go on from the answer:", "res = gs.minimize(fun, res.x, ...)"),
+        ("To go on exactly where a run was, give it a journal:", 'gs.minimize(fun, x0, ..., journal="run.journal")'),
+    ]

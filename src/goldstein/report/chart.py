@@ -1,0 +1,269 @@
+"""Charts as SVG text: lines, a band and a point with its error, on linear or logarithmic axes.
+
+Colours are those of the page around it (`currentColor` and classes), so that one picture serves light and dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+
+from goldstein.oracle import Array
+
+WIDTH = 720
+LEFT = 64  # room for the numbers of the vertical axis
+RIGHT = 16
+TOP = 12
+BOTTOM = 40  # room for the numbers of the horizontal axis and its name
+WIDE = 50.0  # positive values that differ by more than this factor are shown on a logarithmic axis
+EARLY = 10  # the first of so many parts of a run may lie off a linear axis,
+TALL = 5.0  # if that makes the rest so many times taller
+UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve; where y is not finite it is broken.
+
+    Attributes
+    ----------
+    x, y : ndarray
+        Its points.
+    name : str
+        What it is, for the legend.
+    look : {"main", "faint", "dots"}
+        How it is drawn.
+    """
+
+    x: Array
+    y: Array
+    name: str
+    look: str = "main"
+
+
+@dataclass(frozen=True)
+class Band:
+    """What lies between two curves."""
+
+    x: Array
+    low: Array
+    high: Array
+    name: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point with its error to both sides; 0 or NaN: none is drawn."""
+
+    x: float
+    y: float
+    error: float
+    name: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture of a run against its evaluations.
+
+    Attributes
+    ----------
+    name : str
+        What is on the vertical axis.
+    said : str
+        The picture in words, for those who do not see it.
+    lines : sequence of Line
+        Its curves.
+    band, point
+        An error band and the answer, if there are any.
+    marks : sequence of float
+        Evaluations at which something was chosen; numbered from 1.
+    height : int
+        In units of which the width has 720.
+    """
+
+    name: str
+    said: str
+    lines: Sequence[Line]
+    band: Band | None = None
+    point: Point | None = None
+    marks: Sequence[float] = field(default_factory=tuple)
+    height: int = 300
+
+    def svg(self, key: str) -> str:
+        """Return the picture as SVG; `key` sets the ids of this one apart from those of others on the page."""
+        across = Axis.over([*(line.x for line in self.lines), np.array([0.0])], LEFT, WIDTH - RIGHT, log=False)
+        up = self._vertical()
+        parts = [
+            f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-labelledby="{key}-t {key}-d">',
+            f'<title id="{key}-t">{escape(self.name)}</title><desc id="{key}-d">{escape(self.said)}</desc>',
+            *_grid(across, up, self.height),
+        ]
+        if self.band is not None:
+            parts.append(_area(self.band, across, up))
+        for number, place in enumerate(self.marks, 1):
+            x = across(place)
+            parts.append(f'<path class="mark" d="M{x:.1f} {TOP}V{self.height - BOTTOM}"/>')
+            parts.append(f'<text x="{x + 4:.1f}" y="{TOP + 11}">{number}</text>')
+        parts.extend(_curve(line, across, up) for line in self.lines)
+        if self.point is not None:
+            parts.append(_point(self.point, across, up))
+        parts.append("</svg>")
+        return "\n".join(parts)
+
+    def legend(self) -> list[tuple[str, str]]:
+        """Return the classes and the names of what is drawn."""
+        named = [(line.look, line.name) for line in self.lines]
+        if self.band is not None:
+            named.append(("band", self.band.name))
+        if self.point is not None:
+            named.append(("point", self.point.name))
+        return named
+
+    def _vertical(self) -> Axis:
+        shown = [line.y for line in self.lines]
+        if self.band is not None:
+            shown += [self.band.low, self.band.high]
+        if self.point is not None:
+            shown.append(np.array([self.point.y]))
+        bottom = self.height - BOTTOM
+        values = _finite(shown)
+        above = values[values > 0]
+        if above.size and values.min() >= 0 and above.max() > WIDE * above.min():
+            return Axis.over([above], bottom, TOP, log=True)  # a 0 has its place at the bottom
+        if self.point is not None:
+            error = np.nan_to_num(self.point.error)
+            shown.append(np.array([self.point.y - error, self.point.y + error]))
+        late = [y[len(y) // EARLY :] if len(y) > EARLY else y for y in shown]
+        needed = np.ptp(_finite(late)) if _finite(late).size else 0.0
+        hidden = values.size > 0 and needed > 0 and np.ptp(values) > TALL * needed
+        return Axis.over(late if hidden else shown, bottom, TOP, log=False)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From numbers to places in the picture."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+
+    @classmethod
+    def over(cls, values: Iterable[Array], start: float, end: float, *, log: bool) -> Axis:
+        """Return an axis on which the finite values have their places."""
+        finite = _finite(values)
+        if not finite.size:
+            return cls(0.0, 1.0, start, end, False)
+        low = float(finite.min())
+        high = float(finite.max())
+        if log:
+            return cls(math.log10(low), math.log10(high), start, end, True)
+        if not high - low > 1e-12 * max(abs(low), abs(high)):
+            room = abs(low) / 10 or 1.0
+            return cls(low - room, high + room, start, end, False)
+        return cls(low, high, start, end, False)
+
+    def __call__(self, value: float) -> float:
+        """Return the place of a number; what lies outside has its place at the edge."""
+        if self.log:
+            value = math.log10(value) if value > 0 else -math.inf
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Return round numbers on the axis."""
+        if not self.log:
+            return _round_numbers(self.low, self.high)
+        decades = range(math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9) + 1)
+        step = max(1, math.ceil(len(decades) / 7))
+        if len(decades) < 3:
+            several = [first * 10.0**power for power in range(decades.start - 1, decades.stop) for first in (1, 2, 5)]
+            return [tick for tick in several if self.low <= math.log10(tick) <= self.high]
+        return [10.0**power for power in decades if power % step == 0]
+
+
+def _finite(values: Iterable[Array]) -> Array:
+    joined = np.concatenate([np.zeros(0), *(np.asarray(one, float).ravel() for one in values)])
+    finite: Array = joined[np.isfinite(joined)]
+    return finite
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Return four to nine round numbers between two others."""
+    rough = (high - low) / 6
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def short(value: float) -> str:
+    """Return a number of evaluations in few letters.
+
+    Examples
+    --------
+    >>> short(250_000), short(1_500), short(40)
+    ('250k', '1.5k', '40')
+    """
+    for size, letter in UNITS:
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _grid(across: Axis, up: Axis, height: int) -> list[str]:
+    parts = []
+    bottom = height - BOTTOM
+    for tick in up.ticks():
+        y = up(tick)
+        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:.6g}</text>')
+    for tick in across.ticks():
+        x = across(tick)
+        parts.append(f'<path class="grid" d="M{x:.1f} {bottom}v4"/>')
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{short(tick)}</text>')
+    parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{height - 4}" text-anchor="middle">evaluations</text>')
+    return parts
+
+
+def _curve(line: Line, across: Axis, up: Axis) -> str:
+    if line.look == "dots":
+        places = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(y)]
+        return f'<path class="dots" d="{"".join(f"M{x:.1f} {y:.1f}h0" for x, y in places)}"/>'
+    return f'<path class="{line.look}" d="{_path(line.x, line.y, across, up)}"/>'
+
+
+def _path(xs: Array, ys: Array, across: Axis, up: Callable[[float], float]) -> str:
+    parts = []
+    pen = "M"
+    for x, y in zip(xs, ys, strict=True):
+        if not math.isfinite(y):
+            pen = "M"
+            continue
+        parts.append(f"{pen}{across(x):.1f} {up(y):.1f}")
+        pen = "L"
+    return "".join(parts)
+
+
+def _area(band: Band, across: Axis, up: Axis) -> str:
+    fine = np.isfinite(band.low) & np.isfinite(band.high)
+    there = _path(band.x[fine], band.high[fine], across, up)
+    back = _path(band.x[fine][::-1], band.low[fine][::-1], across, up).replace("M", "L", 1)
+    return f'<path class="band" d="{there}{back}Z"/>' if there else ""
+
+
+def _point(point: Point, across: Axis, up: Axis) -> str:
+    if not math.isfinite(point.y):
+        return ""
+    x = across(point.x)
+    circle = f'<circle class="point" cx="{x:.1f}" cy="{up(point.y):.1f}" r="4"/>'
+    if not point.error > 0:
+        return circle
+    ends = f"M{x:.1f} {up(point.y - point.error):.1f}V{up(point.y + point.error):.1f}"
+    return f'<path class="main" d="{ends}"/>{circle}'

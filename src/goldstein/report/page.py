@@ -1,0 +1,31 @@
+"""The page itself: a template, filled in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from goldstein.extras import needed
+from goldstein.report.account import Account
+
+
+def page(account: Account) -> str:
+    """Return a report as HTML; every text in it is escaped."""
+    jinja2 = needed("jinja2", "A report")
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    markup = needed("markupsafe", "A report").Markup
+    pictures = [(chart, markup(chart.svg(f"c{number}"))) for number, chart in enumerate(account.charts)]
+    text: str = environment.get_template("page.html").render(account=account, pictures=pictures)
+    return text
+
+
+def write(account: Account, path: str | os.PathLike[str]) -> Path:
+    """Write a report; return where it is."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a path, got {type(path).__name__}.")
+    where = Path(path)
+    where.write_text(page(account), encoding="utf-8")
+    return where
