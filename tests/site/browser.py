@@ -1,8 +1,8 @@
 """Pages of the site in a real browser: wide and narrow, light and dark, nothing on the console, nothing in the way.
 
 Run by `make browser`, which builds the site first. Needs Chromium (`apt install chromium`; another place in CHROMIUM),
-the package playwright, and axe-core, whose `axe.min.js` the make target puts into `out/browser`. Screenshots are left in
-`out/browser`.
+the package playwright, and axe-core, whose `axe.min.js` the make target puts into `out/browser`. Screenshots are left
+in `out/browser`.
 """
 
 import os
@@ -22,7 +22,14 @@ SHOTS = ROOT / "out" / "browser"
 AXE = SHOTS / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or ""
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-PAGES = ["index", "theory", "examples/plot_stationarity", "api/generated/goldstein.minimize", "methods", "examples/index"]
+PAGES = [
+    "index",
+    "theory",
+    "examples/plot_stationarity",
+    "api/generated/goldstein.minimize",
+    "methods",
+    "examples/index",
+]
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
