@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 STUDIES := study-svm study-attack study-lenet study-scaling study-defaults study-bars study-peers
 # What tells most in little time: two minutes on two cores.
 QUICK := arguments layers golden algorithms minimize budget failures attack smoothing docs
-.PHONY: help venv demo demo-attack check test lint bench docs clean $(STUDIES)
+.PHONY: help venv demo demo-attack check test lint bench docs browser clean $(STUDIES)
 
 help:
 	@echo "make demo   run the main job on data that comes inside scikit-learn; leaves a table and a figure in out/demo"
@@ -21,6 +21,7 @@ help:
 	@echo "make study-svm, study-attack, study-lenet, study-scaling, study-defaults, study-bars, study-peers"
 	@echo "            run an experiment, such as make study-svm ARGS=--quick"
 	@echo "make docs   the documentation site in out/docs, gallery included"
+	@echo "make browser   look at the site in Chromium, which must be installed, as must npm"
 
 venv: $(STAMP)
 
@@ -57,6 +58,12 @@ $(STUDIES): study-%: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
 	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --doctree-dir out/doctrees docs out/docs
+	$(BIN)/python -m pytest tests/site/built.py
+
+browser: docs
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group browser
+	npm install --silent --no-save --prefix out/browser axe-core@4.14.0
+	$(BIN)/python -m pytest tests/site/browser.py
 
 clean:
 	rm -rf $(VENV) out build dist docs/api/generated docs/examples

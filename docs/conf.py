@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 import warnings
 from pathlib import Path
 
@@ -46,12 +47,16 @@ nitpick_ignore = [("py:obj", "x"), ("py:obj", "history"), ("py:obj", "guarantee"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "goldstein"
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "logo": {"text": "goldstein"},
+    "navbar_persistent": ["search-button"],  # its longer form has a label that is not its text
     "show_nav_level": 1,
     "navigation_depth": 2,
     "header_links_before_dropdown": 6,
@@ -135,8 +140,22 @@ def plain_signs(app, what, name, obj, options, lines):
             lines[place] = "`".join(pieces)
 
 
+def true_anchors(app, pagename, templatename, context, doctree):
+    """Mend links from source to documentation: viewcode takes all names of a module to begin alike."""
+
+    def mended(link):
+        page, anchor = link.groups()
+        name = page.rsplit(".", 1)[1]
+        member = anchor.rpartition(f".{name}.")[2] if not anchor.endswith(f".{name}") else ""
+        return f'generated/{page}.html#{page}{"." * bool(member)}{member}"'
+
+    if pagename.startswith("_modules/"):
+        context["body"] = re.sub(r'generated/([\w.]+)\.html#([\w.]+)"', mended, context["body"])
+
+
 def setup(app):
-    """Tell Sphinx about the role and the signs above."""
+    """Tell Sphinx about the role, the signs and the links above."""
     app.add_role("name", name_role)
     app.connect("autodoc-process-docstring", plain_signs, priority=400)
+    app.connect("html-page-context", true_anchors)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

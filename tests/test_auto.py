@@ -184,3 +184,30 @@ def test_every_call_is_counted(family, forced, d, max_evals, boxed, failing, rai
         res = gs.minimize(oracle, start, max_evals=max_evals, rng=seed, **more)
     assert counted.calls == res.nfev <= max_evals
     assert not boxed or ((res.x >= -0.5) & (res.x <= 2.0)).all()
+
+
+@pytest.mark.parametrize("d", [5, 20])
+def test_rounding_in_batches_of_another_size_is_no_noise(d):
+    """A matrix product rounds a row differently beside others; where f is 0 that is much relative to f."""
+    rng = np.random.default_rng(d)
+    A = rng.normal(size=(d, 3 * d))
+    b = rng.normal(size=d) @ A
+    oracle = gs.Deterministic(lambda X: np.abs(X @ A - b).mean(axis=1), vectorized=True)
+    res = gs.minimize(oracle, np.zeros(d), max_evals=1000 * (d + 1), rng=0)
+    assert "taken as noise" not in res.message
+    assert res.fun < 1e-12
+
+
+def test_noise_of_rounding_size_is_no_noise_and_a_jump_seen_on_the_only_walk_is_one():
+    calls = []
+
+    def rounds(x):
+        calls.append(1)
+        return float(np.abs(x - 1).sum() * (1 + 1e-15 * (len(calls) % 3)))
+
+    assert gs.minimize(rounds, np.zeros(10), max_evals=4000, rng=0).fun < 1e-9
+    kinds = [
+        gs.minimize(lambda x: float(abs(np.round(x) - 4).sum()), np.full(3, 0.2), max_evals=2000, rng=seed).message
+        for seed in range(4)
+    ]
+    assert all('"jumps"' in message for message in kinds), kinds

@@ -18,7 +18,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import goldstein as gs
-from goldstein.oracle import gather
+from goldstein.oracle import executor, gather
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.oracle.parts import Done, Lost, Task, TimeIsUp
 from goldstein.oracle.pool import Pool
@@ -390,6 +390,36 @@ def test_an_executor_that_takes_no_more_work_is_one_sentence(tmp_path):
         with pytest.raises(RuntimeError, match=r"takes no more work \(BrokenProcessPool.* make a new one") as raised:
             evaluate(Query(X))
         assert isinstance(raised.value.__cause__, BrokenExecutor)
+
+
+class Vanishing:
+    """A stand-in for a Dask client whose workers all vanish after some parts."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+
+    def nthreads(self):
+        return {"here": 2} if self.parts > 0 else {}
+
+    def scatter(self, data, **settings):
+        raise NotImplementedError
+
+    def submit(self, function, *args, pure=True):
+        future: PlainFuture = PlainFuture()
+        self.parts -= 1
+        if self.parts >= 0:
+            future.set_result(function(*args))
+        return future
+
+
+def test_a_dask_cluster_without_any_worker_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(executor, "GONE", 0.2)
+    monkeypatch.setattr(gather, "LOOK", 0.05)
+    with (
+        Evaluator(gs.Deterministic(value), Vanishing(3)) as evaluate,
+        pytest.raises(RuntimeError, match="lost all its workers"),
+    ):
+        evaluate(Query(X))
 
 
 # -------------------------------------------------------------------------------------------- rows that take too long

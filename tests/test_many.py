@@ -144,12 +144,19 @@ def test_more_seeds_join_a_sweep(tmp_path):
     assert calls.count == alone(3).nfev
 
 
+def check_repeats(runs, calls):
+    """No more was done again than a query of each of two runs, since both workers may have met the deadly call."""
+    nfev = sum(run.nfev for run in runs)
+    repeated = sum(run.nrepeat for run in runs)
+    assert nfev < calls <= nfev + repeated  # rows that were about to be evaluated count as begun
+    assert repeated <= 2 * 4
+
+
 def test_the_run_of_a_worker_who_dies_is_done_again_from_its_journal(tmp_path):
     calls = Calls(tmp_path, at=100, act=kill)
     runs = many(calls, workers=2, journal=tmp_path / "sweep")
     same(runs)
-    assert calls.count == sum(run.nfev + run.nrepeat for run in runs)
-    assert 0 < sum(run.nrepeat for run in runs) <= 4  # a query
+    check_repeats(runs, calls.count)
 
 
 def test_the_run_of_a_worker_who_dies_is_done_again_without_a_journal(tmp_path):
@@ -211,3 +218,28 @@ def test_what_it_cannot_do_is_said_in_a_sentence(given, sentence, tmp_path, monk
     with pytest.raises((TypeError, ValueError, NotADirectoryError), match=sentence):
         many(calls, **given)
     assert not calls.path.exists()
+
+
+def test_dask_does_the_runs(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**settings) as cluster, distributed.Client(cluster) as client:
+        same(many(workers=client, journal=tmp_path / "sweep"))
+    same(many(Calls(tmp_path, at=1, act=explode), journal=tmp_path / "sweep"))
+
+
+def test_ray_does_the_runs_and_does_one_again_whose_actor_dies(tmp_path):
+    crews = pytest.importorskip("goldstein.oracle.ray", exc_type=ImportError)
+
+    def deadly(x, path=str(tmp_path / "calls")):
+        with Path(path).open("ab") as file:
+            file.write(b".")
+        if Path(path).stat().st_size == 100:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(np.abs(x - 0.3).sum())
+
+    deadly.__module__ = "__main__"  # which travels as it is: no actor could import this file
+    with crews.Crew("local", 2) as crew:
+        runs = many(deadly, workers=crew, journal=tmp_path / "sweep")
+    same(runs)
+    check_repeats(runs, (tmp_path / "calls").stat().st_size)

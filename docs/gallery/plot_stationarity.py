@@ -26,7 +26,8 @@ problem = chebyshev_rosenbrock_linear(2)
 trap = np.array([0.0, -1.0])
 minimum = np.array([1.0, 1.0])
 slope = np.array([0.3, 0.2])
-delta, epsilon = 0.05, 0.05
+delta = 0.05
+epsilon = 0.05
 for name, x in (("the trap", trap), ("the minimum", minimum), ("a slope", slope)):
     found = gs.certify(problem.oracle, x, delta, epsilon, rng=0)
     print(f"{name} {x}: {found.answer}, bound {found.bound:.2g}")
@@ -42,7 +43,7 @@ print(f"f at the trap {values[0]:.4f}, a step along the ridge {values[1]:.4f}")
 # %%
 # Runs from the trap's side
 # -------------------------
-# From (−1, 1), the classical start, both have to pass the trap. PINGD asks for gradients, and ends with a certificate
+# From (−1, 1), the classical start, every run comes by the trap. PINGD asks for gradients, and ends with a certificate
 # of what it was asked for: a point where slopes within δ = 0.1 cancel. GFM and the default look at values and go on.
 
 start = np.array([-1.0, 1.0])
@@ -61,7 +62,8 @@ for name, (oracle, method) in methods.items():
     print(f"{name}: f = {res.fun:.2g} at {np.round(res.x, 3)}")
 
 # %%
-left_edge, right_edge = -1.3, 1.5
+left_edge = -1.3
+right_edge = 1.5
 xs, ys = np.meshgrid(np.linspace(left_edge, right_edge, 300), np.linspace(-1.5, 1.5, 300))
 heights = problem.oracle.evaluate(gs.Query(np.stack([xs.ravel(), ys.ravel()], axis=1))).values.reshape(xs.shape)
 figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")

@@ -72,6 +72,8 @@ class AutoState(StagedState):
         What is left for the method that was chosen.
     remark : str
         What was seen and chosen, in words.
+    last_resort : str
+        The name of the origin among the candidates.
     """
 
     origin: Array = None  # type: ignore[assignment]
@@ -80,6 +82,7 @@ class AutoState(StagedState):
     evals: int = 0
     doubt: bool = False
     remark: str = ""
+    last_resort: str = START
 
 
 @dataclass(frozen=True)
@@ -170,17 +173,19 @@ class Auto(Staged):
                 self._choose(state, context, survey.kind, survey.reason)
             step.x = state.inner.x
         elif step.noisy:
-            self._choose(state, context, FRESH, "a point asked for again gave another value", step.x)
+            state.origin = step.x  # lower than x0 as far as is known, and in the place of x0 from now on
+            state.last_resort = "lowest point before noise showed"
+            self._choose(state, context, FRESH, "a point asked for again gave another value")
             step.x = state.inner.x
             step.candidates = None
         found = step.candidates or {"last iterate": step.x, START: state.origin}
         *names, _ = found
-        step.candidates = {**{name: found[name] for name in names}, START: state.origin}
+        step.candidates = {**{name: found[name] for name in names}, state.last_resort: state.origin}
         if state.remark:
             step.remarks = {"choice": state.remark, **(step.remarks or {})}
         return step
 
-    def _choose(self, state: AutoState, context: Context, kind: str, reason: str, x: Array | None = None) -> None:
+    def _choose(self, state: AutoState, context: Context, kind: str, reason: str) -> None:
         """Begin the method for the kind that was found."""
         small = _budget(state.x.size, context) < GRADIENTS * (state.x.size + 1)
         if kind == EXACT and small:
@@ -192,7 +197,7 @@ class Auto(Staged):
         state.kind = kind
         state.evals = _budget(state.x.size, context) - context.nfev
         cost = context.nfev
-        self._enter(state, context, state.origin if x is None else x)
+        self._enter(state, context, state.origin)
         state.remark = f'auto took {cost} evaluations to see that the kind is "{kind}": {reason}.'
 
     def kernel(self, oracle: Oracle) -> Kernel | Refusal:

@@ -16,13 +16,15 @@ import numpy as np
 from goldstein.methods.judging import Judging, JudgingState, Jury, paired
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Refusal, Step, any_iterate
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
-from goldstein.oracle import DOUBLE, Array, Oracle, Query
+from goldstein.methods.survey import SHORT_VALUES
+from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query
+from goldstein.oracle.tally import evidence
 from goldstein.state import State
 
 GLANCE = 0.05  # share of the budget after which the second method gives up if it is behind
 SHARE = 0.15  # what each gets, and again if the second leads
 CHECKS = 20  # times that the lowest point is asked for again
-SAME = 100 * DOUBLE  # relative difference of values that may be rounding, such as of a sum in another order
+SAME = 100  # unit rounding errors of F around x0 that may be rounding, such as of a sum in another order
 JUDGE = 2  # the turn of `Judging`
 
 
@@ -73,6 +75,10 @@ class DuelState(StagedState):
         The common samples.
     check : float
         After how many evaluations the lowest point is asked for again.
+    level : float
+        |F| around x0, by which rounding errors are judged; those of a sum do not vanish where the sum does.
+    single, double : int
+        Values that tell something about their precision.
     """
 
     origin: Array = None  # type: ignore[assignment]
@@ -84,6 +90,25 @@ class DuelState(StagedState):
     glance: float | None = None
     jury: Jury | None = None
     check: float = np.inf
+    level: float = 0.0
+    single: int = 0
+    double: int = 0
+
+    def take(self, values: Array) -> None:
+        """Learn from values how large F is and how precise."""
+        finite = values[np.isfinite(values)]
+        if finite.size and not self.level:
+            self.level = float(np.abs(finite).max())
+        if not self.double:
+            single, double = evidence(finite)
+            self.single += single
+            self.double += double
+
+    @property
+    def rounding(self) -> float:
+        """The difference of two values at one point that may be rounding."""
+        unit = SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
+        return SAME * unit * self.level
 
 
 @dataclass(frozen=True)
@@ -134,6 +159,7 @@ class Duel(Staged):
     def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
         assert isinstance(state, DuelState)
         if not context.noisy and state.turn != JUDGE:
+            state.take(values)
             self._look(state.contenders[state.turn], query, values)
         return super().tell(state, context, query, values)
 
@@ -255,7 +281,7 @@ class Duel(Staged):
         values = state.inner.values
         if not context.noisy:
             lowest = self._best(state, False).value
-            if np.isfinite(values[0]) and abs(values[0] - lowest) > SAME * abs(lowest):
+            if np.isfinite(values[0]) and abs(values[0] - lowest) > max(state.rounding, SAME * DOUBLE * abs(lowest)):
                 step.noisy = (
                     f"The function gave {lowest:.6g} and {values[0]:.6g} at the same point, so it is taken as noise "
                     "that cannot be replayed; if it takes a seed, use Seeded."

@@ -242,9 +242,9 @@ class Survey(State):
             getattr(self, f"_told_{self.phase}")(query, values)
 
     def _told_repeat(self, query: Query, values: Array) -> None:
-        finite = np.unique(values[~np.isnan(values)])
+        finite = np.sort(values[~np.isnan(values)])
         self.phase = "near"
-        if finite.size > 1:
+        if finite.size > 1 and finite[-1] - finite[0] > self.rounding:
             shown = f"{finite[0]:.6g} and {finite[-1]:.6g}"
             self._call_noisy(f"The function gave {shown} in {values.size} calls at the same point")
 
@@ -357,10 +357,11 @@ class Survey(State):
         assert self.heights is not None
         left = np.abs(self.values[1] - self.values[0])
         votes = int((left > np.maximum(KEPT * self.heights, self.rounding)).sum())
+        found = f"{votes} of {self.walked} walks found a jump"
         if len(self.slopes) > 1 and max(self.slopes) > STEEPER * min(self.slopes):
             votes += 1
-        found = f"{votes} of {self.walked} walks found a jump"
-        if votes >= 2:
+            found = f"{found} and slopes differ by more than {STEEPER:g} times between radii"
+        if votes >= min(2, max(self.walked, 1)):
             self.reason = found
             self.phase = "again"
             if self.samples is not None:
@@ -371,10 +372,12 @@ class Survey(State):
 
     def _told_again(self, query: Query, values: Array) -> None:
         assert self.first is not None
-        if np.array_equal(values.reshape(2, -1), self.first, equal_nan=True):
-            self._decide(JUMPS, self.reason)
-        else:
+        again = values.reshape(2, -1)
+        different = np.abs(again - self.first) > self.rounding
+        if different.any() or (np.isnan(again) != np.isnan(self.first)).any():
             self._call_noisy("The function gave different values at the same points")
+        else:
+            self._decide(JUMPS, self.reason)
 
     def _after_walks(self) -> None:
         """No jumps: look for the length scale."""

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import os
 import queue
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager, suppress
@@ -17,7 +18,8 @@ from goldstein.oracle.parts import Done, Lost, Part, Task
 
 Map = Callable[[Callable[[Part], Done], Iterable[Part]], Iterable[Done]]
 
-START = 60.0  # seconds that Dask's workers may take to be there
+START = 60.0  # seconds that Dask's workers may take to be there, and to hand over what they have done
+GONE = 300.0  # seconds without any worker, after there were some, at which a Dask cluster is beyond hope
 
 
 class Submitting:
@@ -81,7 +83,7 @@ class Submitting:
             if future is None:
                 continue
             part = self._parts.pop(ticket)
-            end = _outcome(future)
+            end = self._outcome(future)
             if not isinstance(end, worker.Missing):
                 ends.append((ticket, end))
             elif self._recalled:
@@ -123,6 +125,23 @@ class Submitting:
         self._futures[ticket] = future
         future.add_done_callback(lambda _: self._over.put(ticket))
 
+    def _outcome(self, future: Any) -> Done | Lost | worker.Missing:
+        """Return what a future holds; a task never raises, so that an exception is the machine's."""
+        if future.cancelled():
+            return Lost("it was cancelled", begun=0)
+        try:
+            return self._result(future)
+        except (BrokenExecutor, CancelledError, OSError, EOFError) as error:
+            return Lost(f"{type(error).__name__}: {error}")
+        except Exception as error:
+            if type(error).__module__.startswith("distributed."):
+                return Lost(f"{type(error).__name__}: {error}")
+            raise
+
+    def _result(self, future: Any) -> Done | worker.Missing:
+        result: Done | worker.Missing = future.result()
+        return result
+
     def _bytes(self) -> Any:
         if self._packed is None:
             assert self._task is not None
@@ -147,6 +166,23 @@ class Dask(Submitting):
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
         self._scattered: Any = None
+        self._heard: float | None = None  # when the last part came back
+
+    def ended(self, seconds: float | None) -> Iterable[tuple[int, Done | Lost]]:
+        """Wait until a future calls back; say so when nobody is left who could make it."""
+        ends = super().ended(seconds)
+        now = time.monotonic()
+        if ends:
+            self._heard = now
+        elif self._heard is not None and now > self._heard + GONE and not self.executor.nthreads():
+            raise RuntimeError(f"The Dask cluster given as workers has lost all its workers, for {GONE:.0f} s by now.")
+        return ends
+
+    def begin(self, part: Part) -> int:
+        """Submit a part."""
+        if self._heard is not None and not self._futures:  # nobody could have been heard while nothing was asked
+            self._heard = time.monotonic()
+        return super().begin(part)
 
     def recall(self) -> None:
         """Dask cancels also what is being worked on, and then nobody would know; so what is in flight is waited for."""
@@ -167,6 +203,10 @@ class Dask(Submitting):
             future.cancel()
         super().close()
         self._scattered = None
+
+    def _result(self, future: Any) -> Done | worker.Missing:
+        result: Done | worker.Missing = future.result(timeout=START)  # it may have died with the worker that had it
+        return result
 
     def _bytes(self) -> Any:
         """Return a future of the bytes, which is where the workers are; the bytes, if all died who had them."""
@@ -265,21 +305,6 @@ def _not_pure(executor: Any) -> dict[str, bool]:
         if "pure" in inspect.signature(executor.submit).parameters:
             return {"pure": False}
     return {}
-
-
-def _outcome(future: Any) -> Done | Lost | worker.Missing:
-    """Return what a future holds; a task never raises, so that an exception is the machine's."""
-    if future.cancelled():
-        return Lost("it was cancelled", begun=0)
-    try:
-        outcome: Done | worker.Missing = future.result()
-        return outcome
-    except (BrokenExecutor, CancelledError, OSError, EOFError) as error:
-        return Lost(f"{type(error).__name__}: {error}")
-    except Exception as error:
-        if type(error).__module__.startswith("distributed."):
-            return Lost(f"{type(error).__name__}: {error}")
-        raise
 
 
 @contextmanager

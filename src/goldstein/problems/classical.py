@@ -131,7 +131,7 @@ def brown2(d: int = 10, ball: float | None = None) -> Problem:
     R = radius(ball, x0, np.zeros(d))
     with np.errstate(over="ignore"):
         m = np.float64(1 + R)  # no coordinate is larger on the ball
-        link = (m**2 + 1) * m ** (m**2) + 2 * m * max(1 / np.e, np.log(m) * m ** (m**2 + 1))
+        link = (m**2 + 1) * m ** (m**2) + 2 * m * max(np.exp(-1.0), np.log(m) * m ** (m**2 + 1))
         bound = 2 * np.sqrt(d - 1) * link
     return deterministic("brown2", _brown, _brown_grad, x0, np.zeros(d), bound, ball=R)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import builtins
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from goldstein.methods.method import Method
+from goldstein.methods.registry import METHODS, resolve
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Seeded, Unreplayable
 
 FEW = 1000  # numbers that are written as such; more of them as bytes
@@ -24,12 +25,20 @@ BARE = "bare"
 ORACLES = {kind.__name__: kind for kind in (Deterministic, Seeded, Unreplayable)}
 
 
+@dataclass(frozen=True)
+class ByName:
+    """A method as the user named it, with what was given of its settings."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
 class NotPlainError(TypeError):
     """Something is no plain data; it says what."""
 
 
 def described(
-    fun: Any, x0: Array, method: str | Method, *, args: tuple[Any, ...] = (), **settings: Any
+    fun: Any, x0: Array, method: Method | ByName, *, args: tuple[Any, ...] = (), **settings: Any
 ) -> dict[str, Any]:
     """Return a call in plain data; `missing` names what of it is none.
 
@@ -39,7 +48,7 @@ def described(
         What is minimised: only its kind is kept.
     x0 : ndarray, shape (d,)
         The start, as it was given.
-    method : str or Method
+    method : Method or ByName
         As it was given.
     args : tuple
         Further arguments of the function; kept if they are plain.
@@ -116,6 +125,8 @@ def _plain(value: Any) -> Any:
         return {"dict": {key: _plain(item) for key, item in value.items()}}
     if isinstance(value, type) and value.__module__ == "builtins":
         return {"builtin": value.__name__}
+    if isinstance(value, ByName):
+        return {"by name": value.name, "options": {key: _plain(item) for key, item in value.options.items()}}
     return _plain_settings(value)
 
 
@@ -149,6 +160,8 @@ def _made(plain: Any) -> Any:
         return {key: _made(item) for key, item in plain["dict"].items()}
     if "builtin" in plain:
         return getattr(builtins, plain["builtin"])
+    if "by name" in plain:
+        return _by_name(plain["by name"], {key: _made(item) for key, item in plain["options"].items()})
     return _made_settings(plain)
 
 
@@ -157,6 +170,12 @@ def _made_array(plain: Mapping[str, Any]) -> Array:
         return np.array(plain["numbers"], plain["array"])
     flat = np.frombuffer(base64.b64decode(plain["bytes"]), plain["array"])
     return flat.reshape(plain["shape"]).copy()
+
+
+def _by_name(name: str, options: Mapping[str, Any]) -> Method:
+    if name not in METHODS:
+        raise ValueError(f"its method {name!r} is not registered where the function comes from")
+    return resolve(name, options)
 
 
 def _made_settings(plain: Mapping[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from goldstein.caution import warn
 from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
 from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Refusal, Step
-from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
+from goldstein.oracle import DOUBLE, Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
 from goldstein.projection import Box, Projection, described
 from goldstein.run.closing import Closing
@@ -38,6 +38,7 @@ T = TypeVar("T")
 Play = Generator[Query | None, Answer | None, T]
 """What a driver plays: queries, and None where it may catch its breath; answers, and None after a breath."""
 
+SAME = 100  # unit rounding errors by which two values at one point may differ, as of a sum in another order
 FLAT = 50  # so many differences that are all exactly 0 are worth a warning
 FLAT_WITH_NOISE = 500  # where many components may be flat though f is not
 
@@ -181,7 +182,8 @@ class Session:
         assert answer is not None
         self.counters.count(query, answer, diagnostic=True)
         first, second = answer.values
-        if first != second and np.isfinite(answer.values).all():
+        rounding = SAME * DOUBLE * max(abs(first), abs(second))
+        if np.isfinite(answer.values).all() and abs(first - second) > rounding:
             self._take_as_noisy(
                 f"The function gave {first:.6g} and {second:.6g} at the same point, so it is taken as noise that "
                 "cannot be replayed (Unreplayable); if it takes a seed, use Seeded."
@@ -299,6 +301,8 @@ class Session:
         """Ask, tell and judge once; or many times in machine code."""
         if self.counters.failing or (self.max_fail is not None and self.counters.nfail > self.max_fail):
             return Status.FAILING
+        if self.journal is not None:
+            self.journal.goes_on(Status.FAILING)
         if self.step.done is not None:
             return self._finish(self.step.done)
         if self.stop_at is not None and self.nit >= self.stop_at:
@@ -448,7 +452,8 @@ class Session:
         """Keep a record; then look for rounding errors and call back."""
         self._note()
         self._complain(self._precision())
-        if self.journal is not None and self.journal.replaying:
+        journal = self.journal
+        if journal is not None and journal.replaying and not journal.ended_here(Status.CALLBACK):
             return None
         fun = self.recorder.columns["fun"][-1]
         log.debug("%d evaluations, %d iterations, fun about %.6g", self.counters.nfev, self.nit, fun)
@@ -460,6 +465,8 @@ class Session:
                 return Status.CALLBACK
             if isinstance(stops, bool | np.bool_) and stops:
                 return Status.CALLBACK
+        if journal is not None:
+            journal.goes_on(Status.CALLBACK)
         return None
 
     def _note(self) -> None:
@@ -613,7 +620,7 @@ class Session:
         """Return the run so far; `fun` is the free estimate of the last record until the run is closed."""
         count = self.counters
         reason = [] if status is Status.CRITERION else [REASONS[status]]
-        if status is Status.FAILING and not count.failing:
+        if status is Status.FAILING and self.max_fail is not None and count.nfail > self.max_fail:
             reason = [f"More than max_fail = {self.max_fail} evaluations failed."]
         notes = [*self.notes, *self.remarks.values()]
         if count.nfail:
@@ -713,9 +720,9 @@ class Session:
             "method": repr(self.method),
             "oracle": f"{self._declared}, n={self.oracle.n}",
             "args": content_of(self.oracle.args),
+            "x_scale": None if self.x_scale is None else shown_point(self.x_scale),
             "x0": shown_point(self._x0),
             "rng": plain_state(self.context.rng),
-            "x_scale": None if self.x_scale is None else shown_point(self.x_scale),
             "bounds": described(self.projection),
             "output": self.output,
             "stop": [repr(one) if is_dataclass(one) else type(one).__name__ for one in criteria],
