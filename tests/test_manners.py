@@ -210,3 +210,41 @@ def test_a_run_with_a_fixed_variable_goes_on_from_its_journal(tmp_path):
     np.testing.assert_array_equal(longer.x, whole.x)
     with pytest.raises(ValueError, match="another run"):
         gs.minimize(value, [0.9, 7.0], gs.GFM(0.05, 0.01), max_evals=200, **{**keys, "bounds": [(0, 1), (8, 8)]})
+
+
+# stationarity of what minimize takes
+
+
+def test_certify_takes_the_callable_that_minimize_takes():
+    x = np.full(3, 0.01)
+    bare = gs.certify(value, x, 0.1, 0.5, rng=0)
+    wrapped = gs.certify(gs.Deterministic(value), x, 0.1, 0.5, rng=0)
+    assert (bare.answer, bare.bound, bare.message) == (wrapped.answer, wrapped.bound, wrapped.message)
+    assert bare.nfev == wrapped.nfev + 2
+    norm = gs.smoothed_gradient_norm(value, x, 0.1, 200, rng=0)
+    assert norm.nfev == 402
+    assert norm.squared == gs.smoothed_gradient_norm(gs.Deterministic(value), x, 0.1, 200, rng=0).squared
+
+
+def test_a_noisy_callable_is_recognised_and_certifies_nothing_for_sure():
+    calls = []
+    rng = np.random.default_rng(0)
+
+    def noisy(x):
+        calls.append(1)
+        return value(x) + 1e-3 * rng.normal()
+
+    found = gs.certify(noisy, np.full(3, 0.01), 0.1, 3.0, f_lower=0.0, max_evals=500, rng=0)
+    assert found.answer != "certified"
+    assert found.nfev == len(calls) <= 500
+
+
+def test_what_certify_cannot_take_is_refused_before_it_is_called():
+    calls = []
+    with pytest.raises(TypeError, match=r"An oracle such as gs\.Deterministic\(f\) is needed, got str"):
+        gs.certify("f", X0, 0.1, 0.1)
+    with pytest.raises(ValueError, match="max_evals must be a whole number of at least 3, got 2"):
+        gs.certify(calls.append, X0, 0.1, 0.1, max_evals=2)
+    with pytest.raises(ValueError, match="use must be one of values, gradients"):
+        gs.smoothed_gradient_norm(calls.append, X0, 0.1, 100, use="slopes")
+    assert calls == []
