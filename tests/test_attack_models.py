@@ -198,3 +198,53 @@ def test_scores_that_do_not_belong_to_classes_are_refused():
     odd = SimpleNamespace(classes_=[0, 1, 2, 3], decision_function=lambda x: np.zeros((len(x), 6)))
     with pytest.raises(ValueError, match=r"each of its 4 classes, got \(64, 6\)"):
         sklearn_model(odd)(X)
+
+
+def test_a_bare_module_is_taken_as_torch_model_takes_it():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.LazyLinear(3)).train()
+    images = np.random.default_rng(0).random((6, 1, 8, 8)).astype(np.float32)
+    with torch.no_grad():
+        net(torch.zeros(1, 1, 8, 8))
+    bare = attack(net, images, None, radius=0.3, max_queries=100)
+    wrapped = attack(torch_model(net), images, None, radius=0.3, max_queries=100)
+    np.testing.assert_array_equal(bare.x, wrapped.x)
+    assert bare.success.any()
+    assert not net.training
+
+
+def linear(x):
+    weights = np.random.default_rng(5).normal(size=(16, 3))
+    return (x - 0.5).reshape(len(x), -1) @ weights
+
+
+def test_a_method_is_taken_by_name_and_its_probes_count():
+    images = np.random.default_rng(0).random((4, 4, 4)).astype(np.float32)
+    asked = []
+
+    def counting(x):
+        asked.append(len(x))
+        return linear(x)
+
+    res = attack(counting, images, None, method="gfm", radius=0.4, max_queries=200)
+    assert res.queries.sum() == sum(asked)
+    assert res.queries.max() <= 200
+    assert res.success.any()
+    default = attack(linear, images, None, radius=0.4, max_queries=200)
+    named = attack(linear, images, None, method="sign averaging", radius=0.4, max_queries=200)
+    np.testing.assert_array_equal(named.x, default.x)
+
+
+def test_one_target_for_all_leaves_images_of_that_class_alone():
+    images = np.random.default_rng(0).random((12, 4, 4)).astype(np.float32)
+    labels = linear(images).argmax(axis=1)
+    goal = int(np.bincount(labels).argmax())
+    res = attack(linear, images, labels, targets=goal, radius=0.5, max_queries=500)
+    there = labels == goal
+    assert 0 < there.sum() < 12
+    np.testing.assert_array_equal(res.misclassified, there)
+    np.testing.assert_array_equal(res.queries[there], 1)
+    np.testing.assert_array_equal(res.predicted[res.success], goal)
+    assert res.success.sum() > 0
+    assert not res.success[there].any()

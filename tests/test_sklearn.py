@@ -417,16 +417,16 @@ def test_the_number_of_jobs_changes_nothing_but_the_time(iris):
     assert (quick(n_jobs=3).fit(X, y).coef_ == quick().fit(X, y).coef_).all()
 
 
-def test_progress_is_told_when_it_is_asked_for(iris, cancer, capsys):
+def test_progress_is_told_when_it_is_asked_for(iris, line, capsys):
     quick().fit(*iris)
     assert capsys.readouterr().out == ""
     quick(verbose=1).fit(*iris)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("[CappedL1SVC] class setosa: loss ")
-    RobustRegressor(cap=2.0, verbose=1, max_evals=2000, random_state=0).fit(*cancer)
-    lines = capsys.readouterr().out.splitlines()
-    assert ["cap 2" in line for line in lines] == [False, True]
+    RobustRegressor(cap=2.0, verbose=1, max_evals=2000, random_state=0).fit(*line)
+    (told,) = capsys.readouterr().out.splitlines()
+    assert told.startswith("[RobustRegressor] loss ")
 
 
 # The regressor
@@ -448,23 +448,26 @@ def test_without_a_cap_it_is_least_absolute_deviations(line, scale):
     lowest = np.abs(y - best.predict(X)).mean()
     assert lowest - 1e-9 <= ours < 1.01 * lowest
     assert model.n_evals_ <= 100_000
-    assert len(model.history_) == 1
+    assert model.history_.nfev[-1] <= model.n_evals_
 
 
-def test_with_a_cap_nonsense_is_ignored_that_bends_everything_else(line):
-    X, y = (part.copy() for part in line)
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("cap", [1.0, 2.0])
+def test_with_a_cap_nonsense_is_ignored_that_bends_everything_else(seed, cap):
+    rng = np.random.default_rng(seed)
+    wanted = np.array([1.0, -2.0, 0.0, 0.5])
+    X = rng.normal(size=(300, 4))
+    y = 3.0 + X @ wanted + 0.1 * rng.laplace(size=300)
     X[:60] += 10.0
     y[:60] = -100.0
-    wanted = [1.0, -2.0, 0.0, 0.5]
-    capped = RobustRegressor(cap=2.0, random_state=0).fit(X, y)
-    assert np.abs(capped.coef_ - wanted).max() < 0.05
-    assert abs(capped.intercept_ - 3.0) < 0.05
+    capped = RobustRegressor(cap=cap, random_state=seed).fit(X, y)
+    assert np.abs(capped.coef_ - wanted).max() < 0.1
+    assert abs(capped.intercept_ - 3.0) < 0.1
     assert np.abs(RobustRegressor(random_state=0).fit(X, y).coef_ - wanted).max() > 0.5
     assert np.abs(HuberRegressor().fit(X, y).coef_ - wanted).max() > 0.5
-    assert len(capped.history_) == 2
 
 
-def test_the_budget_of_both_runs_is_kept(line):
+def test_the_budget_of_the_regressor_is_kept(line):
     model = RobustRegressor(cap=2.0, max_evals=1001, random_state=0).fit(*line)
     assert 900 < model.n_evals_ <= 1001
 

@@ -16,7 +16,6 @@ from goldstein import arguments
 from goldstein.methods import Method
 from goldstein.oracle import Array
 from goldstein.problems.regression import capped_deviations
-from goldstein.run.result import Result
 from goldstein.sklearn import training
 
 
@@ -36,12 +35,12 @@ class RobustRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     max_evals : int, optional
         Most values of the loss of one row. None: the larger of 20 n and 1000 (d + 1).
     cap : float, optional
-        What a row counts at most, in units of s. None: no cap, least absolute deviations. With a cap the answer without
-        one is found first, on half of the evaluations, and is where the run starts.
+        What a row counts at most, in units of s; 2 is a good start, and below 1 few rows pull at first. None: no cap,
+        least absolute deviations.
     fit_intercept : bool
         Whether to learn an intercept.
     verbose : int
-        1: a line for each run.
+        1: a line when the run is over.
     random_state : int, RandomState or None
         The same number gives the same fit.
 
@@ -51,10 +50,10 @@ class RobustRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The weights.
     intercept_ : float
         The intercept; 0 without `fit_intercept`.
-    history_ : list of goldstein.run.history.History
-        The course of each run.
+    history_ : goldstein.run.history.History
+        The course of the run.
     n_iter_ : int
-        Iterations of all runs.
+        Iterations.
     n_evals_ : int
         Values of the loss of one row that were asked for.
     n_features_in_ : int
@@ -63,6 +62,8 @@ class RobustRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     Features should have similar scales (`StandardScaler`). Sample weights work as in `CappedL1SVC`.
+    The run starts from zero weights and the median of y, where rows beyond the cap pull nothing; from the answer
+    without a cap, which outliers have bent already, it often ends among them.
 
     Examples
     --------
@@ -133,33 +134,21 @@ class RobustRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _learn(self, X: Any, y: Array, weights: Array, cap: float | None) -> RobustRegressor:
-        """Minimise in units in which y is of size 1, first without the cap and then with it."""
+        """Minimise in units in which y is of size 1."""
         centre = float(np.median(y)) if self.fit_intercept else 0.0
         distances = np.abs(y - centre)
         scale = float(np.median(distances)) or float(distances.mean()) or 1.0
-        scaled = (y - centre) / scale
-        rng = check_random_state(self.random_state)
-        d = X.shape[1] + bool(self.fit_intercept)
-        budget = max(20 * len(y), 1000 * (d + 1))
-        if self.max_evals is not None:
-            budget = arguments.count("max_evals", self.max_evals)
-        caps = [np.inf] if cap is None else [np.inf, cap]
-        x = np.zeros(d)
-        runs: list[Result] = []
-        for number, most in enumerate(caps):
-            loss = capped_deviations(X, scaled, most, bias=self.fit_intercept, weights=weights)
-            part = max(1, (budget - sum(run.nfev for run in runs)) // (len(caps) - number))
-            chosen: dict[str, Any] = {"method": self.method, "options": self.options, "max_evals": part}
-            run = training.run(loss, x, len(y), seed=training.seed_from(rng), **chosen)
-            if self.verbose:
-                said = "" if np.isinf(most) else f", cap {most:g}"
-                loss_now = run.fun * scale
-                print(f"[RobustRegressor] loss {loss_now:.6g}{said} after {run.nfev:,} evaluations", flush=True)
-            x = run.x if np.isfinite(run.x).all() else x
-            runs.append(run)
+        most = np.inf if cap is None else cap
+        loss = capped_deviations(X, (y - centre) / scale, most, bias=self.fit_intercept, weights=weights)
+        seed = training.seed_from(check_random_state(self.random_state))
+        chosen: dict[str, Any] = {"method": self.method, "options": self.options, "max_evals": self.max_evals}
+        run = training.run(loss, loss.x0, len(y), seed=seed, **chosen)
+        if self.verbose:
+            print(f"[RobustRegressor] loss {scale * run.fun:.6g} after {run.nfev:,} evaluations", flush=True)
+        x = training.answer(run, loss.x0, stacklevel=3) if distances.any() else loss.x0
         self.coef_ = scale * x[: X.shape[1]]
         self.intercept_ = centre + scale * float(x[-1]) if self.fit_intercept else 0.0
-        self.history_ = [run.history for run in runs]
-        self.n_iter_ = sum(run.nit for run in runs)
-        self.n_evals_ = sum(run.nfev for run in runs)
+        self.history_ = run.history
+        self.n_iter_ = run.nit
+        self.n_evals_ = run.nfev
         return self
