@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -442,3 +443,97 @@ def test_a_run_that_dies_while_a_snapshot_is_written_goes_on(tmp_path, whole):
     assert path.with_name("run.snapshot.new").exists()
     assert answers_or_refuses(path, whole)
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+# What a review found
+
+
+def test_a_journal_is_unlocked_though_workers_were_forked_while_it_was_open(tmp_path):
+    with ProcessPoolExecutor(2) as executor:
+        for iterations in (5, 10):
+            keys = {"max_iter": iterations, "rng": 3, "journal": tmp_path / "run", "workers": executor}
+            assert gs.minimize(gs.Deterministic(plain), X0, METHOD, **keys).nit == iterations
+
+
+def test_the_end_of_a_run_that_its_callback_stopped_is_paid_for_once(tmp_path):
+    """The callback is asked again where it stopped; the run goes on only if it does not stop there any more."""
+    function = Counting()
+
+    def run(callback):
+        oracle = gs.Deterministic(function)
+        return gs.minimize(oracle, X0, METHOD, max_evals=400, rng=3, journal=tmp_path / "run", callback=callback)
+
+    def stop(intermediate_result):
+        if intermediate_result.nfev >= 100:
+            raise StopIteration
+
+    first = run(stop)
+    assert first.status is gs.Status.CALLBACK
+    assert function.calls == first.nfev
+    again = run(stop)
+    assert summary(again) == summary(first)
+    assert function.calls == first.nfev
+    assert run(None).status is gs.Status.MAX_EVALS
+
+
+@pytest.mark.parametrize("first", [5, 6, 24, 25, 33, 34, 57])
+def test_bfgs_goes_on_with_a_larger_budget_wherever_it_ended(tmp_path, first):
+    method = gs.BFGS(0.1)
+    oracle = gs.Deterministic(plain)
+    whole = gs.minimize(oracle, X0, method, max_evals=333, rng=0)
+    gs.minimize(oracle, X0, method, max_evals=first, rng=0, journal=tmp_path / "run")
+    rest = gs.minimize(oracle, X0, method, max_evals=333, rng=0, journal=tmp_path / "run")
+    assert summary(rest) == summary(whole)
+
+
+def test_there_must_be_something_to_extend_by(tmp_path):
+    keys = {"max_evals": 300, "rng": 3, "journal": tmp_path / "run"}
+    gs.minimize(gs.Deterministic(plain), X0, "auto", max_iter=1000, **keys)
+    with pytest.raises(ValueError, match="max_evals=300 is used up, so that there is nothing to extend by"):
+        gs.minimize(gs.Deterministic(plain), X0, "auto", max_iter=2000, extend=True, **keys)
+
+
+def test_a_block_that_never_reached_the_disk_is_a_torn_tail(tmp_path, whole):
+    path = tmp_path / "run"
+    half_way(path, 60)
+    with path.open("rb") as file:
+        *_, last = (record for record in records.scan(file, path) if record.kind == VALUES)
+    written = path.read_bytes()
+    middle = (last.start + last.end) // 2
+    path.write_bytes(written[:middle] + bytes(last.end - middle + 3000))
+    assert answers_or_refuses(path, whole)
+
+
+def test_values_of_a_query_that_was_broken_off_twice_are_counted(tmp_path):
+    method = gs.GFM(0.1, 0.02, 50)
+    keys = {"max_evals": 400, "rng": 3, "journal": tmp_path / "run"}
+    gs.minimize(gs.Deterministic(Counting(20)), X0, method, **keys)
+    res = gs.minimize(gs.Deterministic(Counting(10)), X0, method, **keys)
+    assert res.status is gs.Status.INTERRUPTED
+    assert res.nfev >= 30
+
+
+def test_a_run_that_failed_too_often_goes_on_when_more_failures_are_allowed(tmp_path):
+    def fails(x):
+        return np.nan if x[0] > 0.9 else plain(x)
+
+    keys = {"max_evals": 400, "rng": 3, "journal": tmp_path / "run"}
+    first = gs.minimize(gs.Deterministic(fails), X0, METHOD, max_fail=3, **keys)
+    assert first.status is gs.Status.FAILING
+    res = gs.minimize(gs.Deterministic(fails), X0, METHOD, **keys)
+    assert summary(res) == summary(gs.minimize(gs.Deterministic(fails), X0, METHOD, max_evals=400, rng=3))
+
+
+def test_a_snapshot_that_cannot_be_written_does_not_end_a_run(tmp_path, monkeypatch, whole):
+    def full(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    journal = gs.Journal(tmp_path / "run", snapshots=0)
+    res = gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=journal)
+    assert summary(res) == summary(whole)
+
+
+def test_names_are_there_in_a_fresh_interpreter():
+    program = "import goldstein as gs; gs.smoothing.sphere; gs.methods.METHODS; gs.oracle.Query; gs.minimize; gs.theory"
+    subprocess.run([sys.executable, "-c", program], check=True)

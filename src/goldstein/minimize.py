@@ -182,6 +182,7 @@ def minimize(
     max_fail = arguments.optional_count("max_fail", max_fail, least=0)
     extend = arguments.flag("extend", extend)
     progress = arguments.flag("progress", progress)
+    seed = None if rng is None else arguments.generator(rng)
     kept = _journal(journal)
     criteria = _criteria(stop)
     check_workers(workers, timeout, retries)
@@ -251,7 +252,7 @@ def minimize(
     with kept or nullcontext(), Evaluator(oracle, workers, caught, timeout=timeout, retries=retries) as evaluate:
         if max_time is not None:
             evaluate.deadline = time.monotonic() + max_time
-        generator = arguments.generator(rng) if kept is None else kept.generator(rng)
+        generator = arguments.generator(seed) if kept is None else kept.generator(seed)
         stages = [limits] if kept is None else kept.planned(limits, chosen.needs.horizon, extend)
         try:
             return run_stages(session, stages, evaluate, generator, x, oracle, bare, bar)

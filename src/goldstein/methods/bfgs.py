@@ -257,13 +257,14 @@ class BFGS(Method):
         coordinates = np.flatnonzero(np.isnan(taken.slopes))
         if np.isnan(taken.value):
             coordinates = np.concatenate([[-1], coordinates])
+        cut = most < coordinates.size
         coordinates = coordinates[: int(min(most, max(2, MOST_NUMBERS // d)))]
         points = np.tile(taken.base, (coordinates.size, 1))
         rows = np.flatnonzero(coordinates >= 0)
         points[rows, coordinates[rows]] += taken.steps[coordinates[rows]]
         if context.project is not None:
             points = context.project(points)  # the sum may be rounded out of the box
-        return Query(points, memory=coordinates)
+        return Query(points, cut=cut, memory=coordinates)
 
     def _ask_trial(self, state: BFGSState, context: Context) -> Query:
         """Ask for f at t and a little farther along the line (lines 5 and 6)."""

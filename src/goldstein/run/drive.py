@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -65,14 +66,16 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                     query = play.send(None)
                     continue
                 evaluate.started = 0
+                known: Sequence[tuple[int, Answer]] = ()
                 try:
                     interrupts.allow()
-                    known = () if journal is None else journal.known(query)
+                    if journal is not None:
+                        known = journal.known(query)
                     answer = evaluate(query, known, ledger)
                     interrupts.forbid()
                 except BaseException as error:
                     interrupts.forbid()
-                    session.broken_off(query, evaluate.started)
+                    session.broken_off(query, evaluate.started + sum(len(answer.values) for _, answer in known))
                     if isinstance(error, StopIteration):
                         raise RuntimeError(
                             "The function raised StopIteration; only callbacks stop a run that way."

@@ -164,6 +164,8 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, sync: float = 1.0, snapshots: float = 60.0) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"The path of a journal must be a str or a Path, got {type(path).__name__}.")
         self.path = Path(path)
         self.sync = arguments.number("sync", sync, "a number of seconds ≥ 0", lambda given: given >= 0)
         self.snapshots = arguments.number("snapshots", snapshots, "a number of seconds ≥ 0", lambda given: given >= 0)
@@ -222,6 +224,8 @@ class Journal:
         if len(before) == 1 and not extend:
             return [dict(limits)]  # to be refused
         for name, left in rest.items():
+            if extend and left == 0 and limits[name] is not None:
+                raise ValueError(f"{name}={limits[name]} is used up, so that there is nothing to extend by: give more.")
             if left is not None and left < 0:
                 raise ValueError(f"{self.path} is the journal of a run with a larger {name} than {limits[name]}.")
         if not extend:
@@ -247,7 +251,7 @@ class Journal:
         stage = self.stages[self._stage]
         _compare(self.path, stage.header, identity)
         larger = _larger(self.path, stage.header["limits"], limits, horizon)
-        if larger or stage.ended is Status.CALLBACK:  # who goes on after that does not stop there again
+        if larger:
             self._forget_ending(stage)
         if larger:
             stage.header["limits"] = dict(limits)
@@ -276,7 +280,10 @@ class Journal:
 
     def _snapshot(self, stage: Stage, larger: bool) -> Snapshot | None:
         found = read_snapshot(self.snapshot_path)
-        if found is None or found.run != stage.header["id"] or found.position > stage.end:
+        if found is None or found.run != stage.header["id"]:
+            return None
+        if found.position > stage.end:  # of a course that is gone
+            self.snapshot_path.unlink(missing_ok=True)
             return None
         if larger and not found.compiled:  # all of the history is spread over the budget: played again, it is exact
             return None
@@ -293,6 +300,19 @@ class Journal:
         while self._ahead is not None and self._ahead.kind in (LIMITS, OUTCOME):
             self._ahead = next(self._reader, None)
         if self._ahead is not None and self._ahead.kind == HEADER:
+            self._ahead = None
+
+    def ended_here(self, status: Status) -> bool:
+        """Whether the run came to its end at this very place, for a reason that may hold no longer."""
+        while self._ahead is not None and self._ahead.kind == MONITOR:  # of a monitor that is not asked any more
+            self._step()
+        return self._ahead is not None and self._ahead.kind == ENDING and END.unpack(self._ahead.content)[1] == status
+
+    def goes_on(self, status: Status) -> None:
+        """Forget the end that the run came to here, now that it goes on."""
+        if self._ahead is not None and self.ended_here(status):
+            stage = self.stages[self._stage]
+            self._forget_ending(stage)
             self._ahead = None
 
     @property
@@ -383,8 +403,13 @@ class Journal:
             stage.outcome = dict(about)
             self._records.append(OUTCOME, _json(about), at_once=True)
             stage.end = self._records.end
-        if not about["compiled"]:  # the journal holds every value of the run
+        if not about["compiled"] and self._last_stage:  # the journal holds every value of the run
             self.snapshot_path.unlink(missing_ok=True)
+
+    @property
+    def _last_stage(self) -> bool:
+        """Whether this is the last stage so far; the snapshot belongs to that one."""
+        return self._stage == len(self.stages) - 1
 
     def due(self, compiled: bool) -> bool:
         """Whether it is time for a snapshot."""
@@ -395,9 +420,14 @@ class Journal:
     def save(self, snapshot: Snapshot) -> None:
         """Write a snapshot, when everything before it is on the disk."""
         assert self._records is not None
+        if not self._last_stage:
+            return
         self._records.force()
         snapshot.run = self.stages[self._stage].header["id"]
-        write_snapshot(self.snapshot_path, snapshot)
+        try:
+            write_snapshot(self.snapshot_path, snapshot)
+        except OSError as error:  # it is only a cache
+            log.warning("%s: no snapshot could be written: %s", self.snapshot_path, error)
         self._saved = time.monotonic()
         self._saved_at = self.number
 
@@ -478,9 +508,8 @@ def _compare(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> N
             continue
         if name == "rng":
             raise ValueError(f"{path} is the journal of a run with another rng; give the same seed, or rng=None.")
-        if isinstance(then, dict) and "shown" in then:
-            then = then["shown"]
-            value = value["shown"]
+        then = then["shown"] if isinstance(then, dict) and "shown" in then else then
+        value = value["shown"] if isinstance(value, dict) and "shown" in value else value
         raise ValueError(
             f"{path} is the journal of another run: its {name} was {then!r:.200}, now it is {value!r:.200}."
         )
@@ -492,6 +521,8 @@ def _larger(path: Path, before: Mapping[str, Any], now: Mapping[str, Any], horiz
     for name, limit in now.items():
         then = np.inf if before[name] is None else before[name]
         new = np.inf if limit is None else limit
+        if new < then and before[name] is None:
+            raise ValueError(f"{path} is the journal of a run without {name}, so it cannot be given one now.")
         if new < then:
             raise ValueError(
                 f"{path} is the journal of a run with {name}={before[name]}, and {limit} is less: give {before[name]} "

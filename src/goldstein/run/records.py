@@ -68,7 +68,7 @@ def scan(file: IO[bytes], path: Path, start: int = len(MAGIC)) -> Iterator[Recor
             return
         content = body[:length]
         if SUM.unpack(body[length:]) != (crc32(content),):
-            if end == size:
+            if end == size or _nothing_but_zeros(file.read(1), file):  # it never reached the disk as a whole
                 return
             raise _damaged(path, position)
         yield Record(position, end, kind, content)
@@ -167,8 +167,17 @@ class Records:
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Close the file, which unlocks it."""
+        """Unlock the file, also where a forked process has a copy of it, and close it."""
+        _unlock(self._file)
         os.close(self._file)
+
+
+def _unlock(file: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _lock(file: int, path: Path) -> None:

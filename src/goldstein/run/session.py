@@ -299,6 +299,8 @@ class Session:
         """Ask, tell and judge once; or many times in machine code."""
         if self.counters.failing or (self.max_fail is not None and self.counters.nfail > self.max_fail):
             return Status.FAILING
+        if self.journal is not None:
+            self.journal.goes_on(Status.FAILING)
         if self.step.done is not None:
             return self._finish(self.step.done)
         if self.stop_at is not None and self.nit >= self.stop_at:
@@ -448,7 +450,8 @@ class Session:
         """Keep a record; then look for rounding errors and call back."""
         self._note()
         self._complain(self._precision())
-        if self.journal is not None and self.journal.replaying:
+        journal = self.journal
+        if journal is not None and journal.replaying and not journal.ended_here(Status.CALLBACK):
             return None
         fun = self.recorder.columns["fun"][-1]
         log.debug("%d evaluations, %d iterations, fun about %.6g", self.counters.nfev, self.nit, fun)
@@ -458,6 +461,8 @@ class Session:
                     self.callback(self.result(Status.RUNNING))
             except StopIteration:
                 return Status.CALLBACK
+        if journal is not None:
+            journal.goes_on(Status.CALLBACK)
         return None
 
     def _note(self) -> None:
@@ -710,9 +715,9 @@ class Session:
             "method": repr(self.method),
             "oracle": f"{self._declared}, n={self.oracle.n}",
             "args": content_of(self.oracle.args),
+            "x_scale": None if self.x_scale is None else shown_point(self.x_scale),
             "x0": shown_point(self._x0),
             "rng": plain_state(self.context.rng),
-            "x_scale": None if self.x_scale is None else shown_point(self.x_scale),
             "bounds": described(self.projection),
             "output": self.output,
             "stop": [repr(one) if is_dataclass(one) else type(one).__name__ for one in criteria],
