@@ -87,9 +87,14 @@ class Notes:
 
     def __init__(self) -> None:
         self.heard: list = []
+        self.calls = 0  # that there must have been
 
     def begun(self, first, rows):
         self.heard.append(("begun", first, rows))
+        self.calls += rows
+
+    def not_begun(self, rows):
+        self.calls -= rows
 
     def told(self, first, answer):
         self.heard.append(("told", first, answer.values.copy()))
@@ -554,6 +559,18 @@ def test_when_the_time_is_up_what_is_in_flight_is_given_up(kind, tmp_path):
             assert evaluate.started == 0
             if kind != "threads":
                 assert len(f.calls) == calls
+
+
+@pytest.mark.parametrize("trouble", [die, refuse, hang])
+def test_the_ledger_knows_of_every_call_whatever_broke_a_part_off(trouble, tmp_path):
+    f = Called(tmp_path, trouble, rows=(5,), once=True, pause=0.001)
+    notes = Notes()
+    with Evaluator(gs.Deterministic(f), 2) as evaluate:
+        evaluate(Query(X[20:]))  # so that parts of several rows are made
+        evaluate.deadline = time.monotonic() + 1.0
+        with suppress(ArithmeticError, TimeIsUp):
+            evaluate(Query(X), ledger=notes)
+    assert notes.calls == len(f.calls) - 20
 
 
 # ---------------------------------------------------------------------------------------------- nobody is left behind

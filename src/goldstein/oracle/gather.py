@@ -255,7 +255,7 @@ class Gathering:
             if flying is None:
                 continue
             if isinstance(end, Lost):
-                self._count(flying, end.begun)
+                self._not_begun(self._count(flying, end.begun))
                 self._lost(flying, end)
             elif end.error is not None:
                 self._count(flying, end.started)
@@ -285,13 +285,22 @@ class Gathering:
         if self.ledger is not None:
             self.ledger.told(first, answer)
 
-    def _count(self, flying: Flying, begun: int | None) -> None:
-        """Take note that rows were begun, all of a part when it is not known how many; and which of them again."""
+    def _count(self, flying: Flying, begun: int | None) -> int:
+        """Take note that rows were begun, all of a part when it is not known how many; and which of them again.
+
+        Return how many were not.
+        """
         rows = len(flying) if begun is None else begun
         first = flying.rows[0]
         times = self._begun[first : first + rows]
         self.gatherer.repeated += int(np.count_nonzero(times))
         times += 1
+        return len(flying) - rows
+
+    def _not_begun(self, rows: int) -> None:
+        """Tell the ledger that rows were not begun after all."""
+        if self.ledger is not None and rows > 0:
+            self.ledger.not_begun(rows)
 
     def _lost(self, flying: Flying, lost: Lost) -> None:
         """Do a part again, after a while when nothing else came back either."""
@@ -340,16 +349,18 @@ class Gathering:
             del self._flying[ticket]
             first, last = flying.rows
             log.warning("Rows %d to %d of a query took too long and are given up", first, last - 1)
-            self._count(flying, self._crew.give_up(ticket))
+            self._not_begun(self._count(flying, self._crew.give_up(ticket)))
             if not self._broken:
                 self._again_or_failed(flying)
 
     def _abandon(self) -> None:
         """Give up what is in flight, and count what was begun of it."""
+        rows = 0
         while self._flying:
             ticket = next(iter(self._flying))
             flying = self._flying.pop(ticket)
-            self._count(flying, self._crew.give_up(ticket))
+            rows += self._count(flying, self._crew.give_up(ticket))
+        self._not_begun(rows)  # last, since a ledger that cannot write raises
 
     def _raise(self) -> None:
         """Raise what the user's function raised, at the first of the rows where it did."""
