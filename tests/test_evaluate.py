@@ -457,6 +457,50 @@ def test_a_thread_that_hangs_is_left_alone_and_its_row_done_by_another(tmp_path,
         release.set()
 
 
+def test_a_row_has_the_timeout_however_many_rows_its_part_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(gather, "LATENCIES", 10**9)
+    monkeypatch.setattr(gather, "SHARE", 1)  # so that parts are large
+    f = Called(tmp_path, hang, rows=(13,), once=True)
+    with Evaluator(gs.Deterministic(f), 2, timeout=1.0) as evaluate:
+        evaluate(Query(X[20:]))
+        evaluate.deadline = time.monotonic() + 10.0  # half of what twenty rows would have
+        np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
+
+
+class SlowToArrive:
+    """A function whose worker needs a while before it can begin, as for imports."""
+
+    def __call__(self, x):
+        return value(x)
+
+    def __reduce__(self):
+        return arrived_slowly, ()
+
+
+def arrived_slowly():
+    time.sleep(1.0)
+    return SlowToArrive()
+
+
+def test_the_clock_of_a_part_starts_when_a_process_has_taken_it(monkeypatch):
+    monkeypatch.setattr(gather, "START_UP", 0.1)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda get=multiprocessing.get_context: get("spawn"))
+    with Evaluator(gs.Deterministic(SlowToArrive()), 2, timeout=0.3) as evaluate:
+        evaluate.deadline = time.monotonic() + 30.0
+        np.testing.assert_array_equal(evaluate(Query(X[:4])).values, expected(X[:4]))
+        assert evaluate.repeated == 0
+
+
+def test_the_clock_of_a_part_starts_when_a_thread_has_taken_it(monkeypatch):
+    monkeypatch.setattr(gather, "START_UP", 0.1)
+    with ThreadPoolExecutor(1) as pool, Evaluator(gs.Deterministic(value), pool, timeout=0.3) as evaluate:
+        pool.submit(time.sleep, 1.5)
+        given_up = []
+        monkeypatch.setattr(executor.Submitting, "give_up", lambda crew, ticket: given_up.append(ticket))
+        np.testing.assert_array_equal(evaluate(Query(X[:4])).values, expected(X[:4]))
+        assert given_up == []
+
+
 def test_threads_that_all_hang_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(gather, "LOOK", 0.2)
     release = threading.Event()

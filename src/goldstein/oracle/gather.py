@@ -85,11 +85,16 @@ def broken_off(ledger: Ledger, first: int, rows: int, started: int, before: Answ
 
 @dataclass
 class Flying:
-    """A part in flight, since when, and whether a worker was free for it."""
+    """A part in flight, since when, and whether a worker was free for it.
+
+    `begun` is how many of its rows were begun when that was last seen to change, at `moved`; None: nobody works on it.
+    """
 
     rows: Rows
     since: float
     free: bool
+    begun: int | None = None
+    moved: float = 0.0
 
     def __len__(self) -> int:
         return self.rows[1] - self.rows[0]
@@ -333,17 +338,32 @@ class Gathering:
         return False
 
     def _overdue(self, flying: Flying) -> float:
-        """Return the moment at which a part hangs."""
+        """Return the moment at which a part hangs; one that nobody works on does not."""
         gatherer = self.gatherer
         assert gatherer.timeout is not None
-        fresh = START_UP if gatherer.pace.slowest == 0.0 else LOOK + 2 * gatherer.pace.slowest
-        return flying.since + len(flying) * gatherer.timeout + fresh
+        if flying.begun is None:
+            return math.inf
+        row_is_known = flying.begun > 0 and not gatherer.evenly
+        rows = 1 if row_is_known else len(flying)
+        if gatherer.pace.slowest == 0.0:
+            slack = START_UP
+        else:
+            slack = 0.0 if row_is_known else LOOK + 2 * gatherer.pace.slowest
+        return flying.moved + rows * gatherer.timeout + slack
+
+    def _look(self, ticket: Any, flying: Flying, now: float) -> None:
+        """See how far a part is, if the crew can tell; if not, somebody has worked on it since it was put in flight."""
+        begun = self._crew.begun(ticket) if hasattr(self._crew, "begun") else 0
+        if begun != flying.begun:
+            flying.begun = begun
+            flying.moved = now if hasattr(self._crew, "begun") else flying.since
 
     def _give_up_what_hangs(self) -> None:
         if self.gatherer.timeout is None:
             return
         now = time.monotonic()
         for ticket, flying in list(self._flying.items()):
+            self._look(ticket, flying, now)
             if now < self._overdue(flying):
                 continue
             del self._flying[ticket]

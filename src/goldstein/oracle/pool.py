@@ -140,6 +140,14 @@ class Pool:
                 return self.give_up(ticket)
         return 0
 
+    def begun(self, ticket: int) -> int | None:
+        """Return how many rows of a part were begun by now; None while no process works on it."""
+        for worker in self._workers:
+            if worker.parts and worker.parts[0][0] == ticket:
+                working = worker.numbers[TAKEN] > worker.answered and not worker.pipe.poll()
+                return int(worker.numbers[BEGUN]) if working else None
+        return None
+
     def close(self) -> None:
         """Let everybody go; whoever is busy is stopped."""
         self._waiting.clear()
