@@ -649,6 +649,34 @@ def test_who_is_interrupted_leaves_no_process(tmp_path):
     assert children() == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_program_that_a_function_started_ends_with_its_worker(tmp_path):
+    def program(x):
+        started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        (tmp_path / str(started.pid)).touch()
+        started.wait()
+
+    with Evaluator(gs.Deterministic(program), 2) as evaluate:
+        evaluate.deadline = time.monotonic() + 1.0
+        with pytest.raises(TimeIsUp):
+            evaluate(Query(X[:2]))
+    programs = [int(mark.name) for mark in tmp_path.iterdir()]
+    assert programs
+    for _ in range(100):
+        left = [pid for pid in programs if runs(pid)]
+        if not left:
+            break
+        time.sleep(0.05)
+    assert left == []
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 def test_processes_start_when_there_is_work_for_them():
     with Evaluator(gs.Deterministic(value), 3) as evaluate:
         assert children() == []

@@ -66,8 +66,11 @@ class Worker:
         return int(self.numbers[BEGUN])
 
     def end(self) -> None:
-        """Stop it, whatever it is doing."""
+        """Stop it, whatever it is doing, and the programs that it has started."""
         if self.process.pid is not None:
+            if hasattr(os, "killpg") and self.process.exitcode is None:
+                with suppress(ProcessLookupError, PermissionError):  # it has no group of its own yet, or has just ended
+                    os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
             self.process.join()
         self.pipe.close()
@@ -251,6 +254,8 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
     """Answer parts, one after the other, until nobody is there who wants them."""
     with suppress(ValueError):  # Ctrl-C is for the employer; not ignored, which programs started here would inherit
         signal.signal(signal.SIGINT, lambda number, frame: None)
+    if hasattr(os, "setsid"):
+        os.setsid()  # so that the programs that it starts can be ended with it
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
