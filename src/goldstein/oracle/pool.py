@@ -276,19 +276,18 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
         else:
             part.query.fresh = True  # nobody else has these arrays
             done = sendable(task(part, meter))
+        try:
+            message = pickle.dumps(done, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            words = f"The answer of a worker cannot be sent from its process ({type(error).__name__}: {error})."
+            done = Done(part.place, done.started, error=TypeError(words))
+            message = pickle.dumps(done, protocol=pickle.HIGHEST_PROTOCOL)
         if done.error is not None:  # then nobody needs what lies in the pipe
             numbers[RECALLED] = 1
-        if not _sent(pipe, done):
+        try:
+            pipe.send_bytes(message)
+        except OSError:  # nobody is there to take it
             return
-
-
-def _sent(pipe: connection.Connection, done: Done) -> bool:
-    """Send an outcome; whether there was anybody to take it."""
-    try:
-        pipe.send_bytes(pickle.dumps(done, protocol=pickle.HIGHEST_PROTOCOL))
-    except OSError:
-        return False
-    return True
 
 
 def _leave_with(sentinel: int) -> None:
