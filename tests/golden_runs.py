@@ -466,7 +466,7 @@ def add_places() -> None:
     run("bounds, GFMPlus", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 5, 2), bounds=box)
     run("bounds, GFM by name on a bare function", bare, "gfm", bounds=box)
     run("bounds, WarmStart", seeded, gs.WarmStart(gs.GFM(0.05, 0.02), gs.GFM(0.1, 0.01)), bounds=box)
-    run("bounds narrower than delta", finite_sum, gs.GFM(0.5, 0.02), bounds=[(-0.2, 0.2)] * 4)
+    run("bounds, GFM with a fixed variable", finite_sum, gs.GFM(0.1, 0.02), bounds=[(-0.2, 0.2)] * 3 + [(0.5, 0.5)])
     run("bounds, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), bounds=[(0.5, 5.0)] * 3 + [(-5.0, -0.5)] * 3)
     ball = gs.projection.L2Ball(np.zeros(4), 1.0)
     run("L2 ball, auto", deterministic_rows, "auto", projection=ball)

@@ -263,7 +263,7 @@ def test_equal_seeds_give_equal_certificates():
 
 
 BAD = [
-    ({"oracle": abs}, "oracle such as"),
+    ({"oracle": "abs"}, "oracle such as"),
     ({"x": [np.inf]}, "x must be finite"),
     ({"x": [1e30]}, "lost in the rounding"),
     ({"delta": -1.0}, "delta must be a positive number"),

@@ -233,7 +233,7 @@ def test_settings_are_what_was_given_and_nothing_else(exact, simulated):
         "oracle": "Deterministic",
         "function": f"{__name__}:absolute",
         "x0": "[0.0, 0.0, 0.0, 0.0, 0.0]",
-        "seed": 0,
+        "seed": "0",
         "max_evals": 1000,
     }
     assert simulated.settings["oracle"] == "Seeded"

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from goldstein.methods import Method, resolve
 from goldstein.oracle import Array, Deterministic, Oracle
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.output import OUTPUTS
-from goldstein.projection import Projection, as_projection
+from goldstein.projection import Box, Projection, as_projection
 from goldstein.run import call
 from goldstein.run.journal import Journal
 from goldstein.run.progress import Bar
@@ -27,12 +28,19 @@ from goldstein.run.session import Session
 from goldstein.run.stages import run_stages
 from goldstein.stop import Criterion
 
+OWN = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
+OWN |= {"journal", "extend", "max_time", "timeout", "retries", "max_fail", "progress", "compiled", "stationarity"}
+OWN.add("checkpoint")  # to be refused
+THEIRS = {"maxfev": "max_evals", "maxiter": "max_iter", "disp": "progress"}  # scipy's names of what it calls otherwise
+TOLERANCES = {"tol", "ftol", "gtol", "xtol", "fatol", "xatol"}
+
 
 def minimize(
     fun: Oracle | Callable[[Array], float],
     x0: npt.ArrayLike,
     method: str | Method = "auto",
     *,
+    args: tuple[Any, ...] = (),
     options: Mapping[str, Any] | None = None,
     max_evals: int | None = None,
     max_iter: int | None = None,
@@ -68,6 +76,8 @@ def minimize(
         Start point.
     method : str or Method, optional
         A name (see `goldstein.methods.METHODS`) or a method object such as `GFMPlus(...)`. "auto" needs no settings.
+    args : tuple, optional
+        Further arguments of a callable, `fun(x, *args)`; an oracle has its own.
     options : mapping, optional
         Arguments of the method's constructor, when `method` is a name. What is not given is chosen from a few counted
         probes.
@@ -78,7 +88,8 @@ def minimize(
     stop : Criterion or list of them, optional
         Criteria from `goldstein.stop`; reaching one is success.
     bounds : scipy.optimize.Bounds or sequence of (lower, upper), optional
-        Iterates stay δ inside, so that no query leaves the box.
+        Iterates stay δ inside, so that no query leaves the box; a δ for which it has no room is refused. A variable
+        whose bounds are equal is fixed there.
     projection : callable, optional
         x -> nearest allowed point, or a set from `goldstein.projection`.
     x_scale : array_like, optional
@@ -90,7 +101,8 @@ def minimize(
     workers : int, executor or map-like callable, optional
         Evaluate the rows of a query in parallel; see `goldstein.oracle.evaluate.Evaluator`.
     callback : callable, optional
-        `callback(intermediate_result)` at each record of the history; raise StopIteration to stop.
+        `callback(intermediate_result)` at each record of the history; one whose parameter is called `xk` is given
+        the point alone, as scipy does. Raise StopIteration or return True to stop.
     monitor : callable, optional
         `monitor(x) -> float` at each record of the history, for curves; the user's own, not counted.
     catch : exception type or several, optional
@@ -162,7 +174,7 @@ def minimize(
     max_evals = arguments.optional_count("max_evals", max_evals)
     max_iter = arguments.optional_count("max_iter", max_iter)
     output = arguments.optional_one_of("output", output, OUTPUTS)
-    callback = arguments.optional_callable("callback", callback)
+    callback = _callback(arguments.optional_callable("callback", callback))
     monitor = arguments.optional_callable("monitor", monitor)
     notes = []
     if max_evals is None and max_iter is None:
@@ -174,6 +186,11 @@ def minimize(
             f"{chosen.name} asks for no value of the points that it offers, so it cannot tell which is best."
         )
     allowed = as_projection(bounds, projection, x.size)
+    if isinstance(allowed, Box):
+        _check_room(allowed, scale, chosen, x.size)
+        if allowed.fixed.any():
+            x = np.where(allowed.fixed, allowed.lower, x)
+            scale = np.ones(x.size) if scale is None else scale
     if stationarity is not None:
         pair = list(stationarity) if isinstance(stationarity, Iterable) else []
         if len(pair) != 2:
@@ -189,7 +206,7 @@ def minimize(
     criteria = _criteria(stop)
     check_workers(workers, timeout, retries)
     bare = not isinstance(fun, Oracle)
-    oracle = fun if isinstance(fun, Oracle) else _as_deterministic(fun)
+    oracle = _as_oracle(fun, args)
     refusal = chosen.needs.refusal(chosen.name, oracle)
     if refusal is not None:
         raise ValueError(refusal)
@@ -199,6 +216,7 @@ def minimize(
             fun,
             x,
             call.ByName(method, options or {}) if isinstance(method, str) else chosen,
+            args=oracle.args,
             projection=allowed,
             x_scale=scale,
             output=output,
@@ -270,11 +288,11 @@ def _name(fun: Any) -> str:
     return f"{bare.__module__}:{name}" if name else type(bare).__name__
 
 
-def _seed(rng: Any) -> Any:
+def _seed(rng: Any) -> str:
     """Return what is known of the seed."""
     if isinstance(rng, np.random.Generator):
         return "a generator of the caller"
-    return "none, so that this run cannot be repeated" if rng is None else int(rng)
+    return "none, so that this run cannot be repeated" if rng is None else arguments.shown(rng)
 
 
 def _journal(journal: Any) -> Journal | None:
@@ -285,28 +303,73 @@ def _journal(journal: Any) -> Journal | None:
     return Journal(journal)
 
 
-def _as_deterministic(fun: Any) -> Deterministic:
+def _as_oracle(fun: Any, args: Any) -> Oracle:
+    given = args if isinstance(args, tuple) else (args,)
+    if isinstance(fun, Oracle):
+        if given:
+            raise ValueError("args belong to a callable; an oracle has its own, such as Seeded(F, args=...).")
+        return fun
     if not callable(fun):
         raise TypeError(f"fun must be a callable or an oracle, got {type(fun).__name__}.")
-    return Deterministic(fun)
+    return Deterministic(fun, given)
 
 
-def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
-    """Return a method for `scipy.optimize.minimize(f, x0, method=...)`.
+def _check_room(box: Box, scale: Array | None, method: Method, d: int) -> None:
+    """Refuse a method that looks farther around its points than a box has room for."""
+    reach = method.needs.reach
+    inside = box.opened() if scale is None else box.opened().scaled(scale)
+    if inside.holds(reach):
+        return
+    widths = np.broadcast_to(np.asarray(inside.upper) - np.asarray(inside.lower), d)
+    narrowest = int(np.argmin(widths))
+    room = float(widths[narrowest]) / 2
+    unit = "" if scale is None else " in x / x_scale"
+    raise ValueError(
+        f"{method.name} asks for values up to delta = {reach:.6g} from its points, but the bounds of coordinate "
+        f"{narrowest} leave only {room:.6g} to each side of their middle{unit}: give it a smaller delta, or use "
+        '"auto", which keeps to any bounds.'
+    )
+
+
+def _callback(callback: Any) -> Callable[[Result], Any] | None:
+    """Return a callback that is given the result so far, or the point alone if it asks for `xk`."""
+    if callback is None or not _takes(callback, "xk"):
+        return callback  # type: ignore[no-any-return]
+    return lambda result: callback(result.x)
+
+
+def _takes(callback: Callable[..., Any], name: str) -> bool:
+    try:
+        return name in inspect.signature(callback).parameters
+    except (TypeError, ValueError):  # some that are not written in Python do not tell
+        return False
+
+
+def scipy_method(method: Any = "auto", *scipys: Any, **further: Any) -> Any:
+    """Return a method for `scipy.optimize.minimize(f, x0, method=...)`; without brackets it is "auto" itself.
 
     The `options` of scipy are the keyword arguments of `goldstein.minimize` (`max_evals`, `rng`, …) and, for what is
-    left, those of the method's constructor; `maxfev` and `maxiter` are understood too. A callable `jac` is the gradient
-    of a function without noise, for the methods that take gradients.
+    left, those of the method's constructor; `maxfev`, `maxiter` and `disp` are understood too. Tolerances are refused:
+    a run ends with its budget, or with a criterion given as `stop`. A callable `jac` is the gradient of a function
+    without noise, for the methods that take gradients.
 
     Parameters
     ----------
     method : str or Method, optional
         As in `goldstein.minimize`.
+    *scipys
+        What scipy gives to a method, when this function is given to it without brackets.
+    **further
+        The same by name.
 
     Returns
     -------
     callable
         What scipy takes as `method=`.
+
+    Notes
+    -----
+    `res.success` is False after a run that used up its budget, unlike in other methods of scipy: see `Result`.
 
     Examples
     --------
@@ -316,33 +379,37 @@ def scipy_method(method: str | Method = "auto") -> Callable[..., Result]:
     >>> bool(res.fun < 0.5)
     True
     """
-    own = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
-    own |= {"journal", "extend", "max_time", "timeout", "retries", "max_fail", "progress", "compiled", "stationarity"}
-    own.add("checkpoint")  # to be refused
+    if scipys or further:
+        return _solve(method, *scipys, chosen="auto", **further)
+    return partial(_solve, chosen=method)
 
-    def solve(fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), **kwargs: Any) -> Result:
-        given = {key: kwargs.pop(key) for key in own & kwargs.keys()}
-        for theirs, ours in (("maxfev", "max_evals"), ("maxiter", "max_iter")):
-            if theirs in kwargs:
-                given[ours] = kwargs.pop(theirs)
-        if kwargs.pop("constraints", None):
-            raise ValueError("goldstein takes no constraints; use bounds, or projection in options.")
-        given["bounds"], callback = kwargs.pop("bounds", None), kwargs.pop("callback", None)
-        given["callback"] = None if callback is None else _scipy_callback(callback)
-        jac = kwargs.pop("jac", None)
-        for unused in ("hess", "hessp"):
-            kwargs.pop(unused, None)
-        oracle: Any = fun if not args else (lambda x: fun(x, *args))
-        if callable(jac):
-            oracle = Deterministic(fun, args, grad=jac)
-        return minimize(oracle, x0, method, options=kwargs or None, **given)
 
-    return solve
+def _solve(
+    fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), *, chosen: str | Method, **kwargs: Any
+) -> Result:
+    """Minimise as scipy asks a method to."""
+    given = {key: kwargs.pop(key) for key in OWN & kwargs.keys()}
+    for theirs, ours in THEIRS.items():
+        if theirs in kwargs:
+            given[ours] = kwargs.pop(theirs)
+    for name in TOLERANCES & kwargs.keys():
+        raise ValueError(f"goldstein takes no {name}: a run ends with max_evals, or with a criterion given as stop.")
+    if kwargs.pop("constraints", None):
+        raise ValueError("goldstein takes no constraints; use bounds, or projection in options.")
+    callback = kwargs.pop("callback", None)
+    given["callback"] = None if callback is None else _scipy_callback(callback)
+    given["bounds"] = kwargs.pop("bounds", None)
+    jac = kwargs.pop("jac", None)
+    for unused in ("hess", "hessp"):
+        kwargs.pop(unused, None)
+    if callable(jac):
+        return minimize(Deterministic(fun, args, grad=jac), x0, chosen, options=kwargs or None, **given)
+    return minimize(fun, x0, chosen, args=args, options=kwargs or None, **given)
 
 
 def _scipy_callback(callback: Callable[..., Any]) -> Callable[[Result], Any]:
     """Call a callback as scipy does: `callback(*, intermediate_result)`, or the older `callback(xk)`."""
-    if "intermediate_result" in inspect.signature(callback).parameters:
+    if _takes(callback, "intermediate_result"):
         return lambda result: callback(intermediate_result=result)
     return lambda result: callback(result.x)
 

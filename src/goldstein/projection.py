@@ -36,7 +36,8 @@ class Projection(Protocol):
 class Box:
     """The box lower ≤ x ≤ upper; infinite sides allowed.
 
-    Where a side is narrower than twice the margin, the iterate stays at its middle and x ± δw may leave the box.
+    Where a side is narrower than twice the margin, the iterate stays at its middle and x ± δw may leave the box;
+    `minimize` refuses such a δ, and lets variables whose bounds are equal run free inside, where F does not see them.
 
     Parameters
     ----------
@@ -92,6 +93,18 @@ class Box:
     def holds(self, margin: float) -> bool:
         lower, upper = self._inside(margin)
         return bool((lower <= upper).all())
+
+    @property
+    def fixed(self) -> npt.NDArray[np.bool_]:
+        """Which coordinates have one value only."""
+        same: npt.NDArray[np.bool_] = np.asarray(self.lower) == np.asarray(self.upper)
+        return same
+
+    def opened(self) -> Box:
+        """Return the box without the sides that have one value only, which have no room for any margin."""
+        if not self.fixed.any():
+            return self
+        return Box(np.where(self.fixed, -np.inf, self.lower), np.where(self.fixed, np.inf, self.upper))
 
     def scaled(self, scale: Array) -> Box:
         return Box(np.asarray(self.lower) / scale, np.asarray(self.upper) / scale)

@@ -9,19 +9,24 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from goldstein.extras import how_to_install
 from goldstein.methods import Method, resolve
 from goldstein.methods.method import Refusal
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, FiniteSum
 from goldstein.problems.svm import SVM, capped_l1_svm
 from goldstein.run.result import Result
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.utils import check_random_state
+    from sklearn.utils.extmath import safe_sparse_dot
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+except ModuleNotFoundError as error:
+    raise ImportError(f"goldstein.sklearn needs scikit-learn: {how_to_install('sklearn')}.", name="sklearn") from error
 
 
 class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

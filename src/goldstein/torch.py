@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, overload
 
+from goldstein.extras import needed
 from goldstein.oracle import Array, Deterministic, FiniteSum, Samples
 
-try:
-    torch: Any = import_module("torch")  # by name, since a type checker may not find it
-except ModuleNotFoundError as error:
-    raise ImportError("goldstein.torch needs PyTorch: pip install 'goldstein[torch]'.", name="torch") from error
+torch = needed("torch", "goldstein.torch")
 
 
 @overload

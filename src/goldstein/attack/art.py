@@ -7,12 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from art.attacks.attack import EvasionAttack
-from art.estimators.classification.classifier import ClassifierMixin
-from art.estimators.estimator import BaseEstimator
 
 from goldstein.attack.core import attack
 from goldstein.attack.result import AttackResult
+from goldstein.extras import how_to_install
+
+try:
+    from art.attacks.attack import EvasionAttack
+    from art.estimators.classification.classifier import ClassifierMixin
+    from art.estimators.estimator import BaseEstimator
+except ModuleNotFoundError as error:
+    raise ImportError(f"goldstein.attack.art needs ART: {how_to_install('art')}.", name="art") from error
 
 SETTINGS = [
     name

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from goldstein.extras import needed
+
 
 class Bar:
     """A context manager that gives a callable `show(done, n)`."""
 
     def __init__(self, n: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("images"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns)
+        rich = needed("rich.progress", "A progress bar")
+        columns = (rich.TextColumn("images"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeElapsedColumn())
+        self._progress = rich.Progress(*columns)
         self._task = self._progress.add_task("images", total=n)
 
     def __enter__(self) -> Any:

@@ -79,7 +79,7 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
     accepted = [f.name for f in fields(kind) if f.init]
     for name in given:
         if name not in accepted:
-            raise ValueError(f"{method} has no option {name!r}; it takes {', '.join(accepted)}.")
+            raise ValueError(f"{method} has no option {name!r}; it takes {', '.join(accepted) or 'none'}.")
     if kind._complete(given):
         return kind(**given)
     return Probed(method, given, _GUESSES[method])

@@ -37,23 +37,26 @@ class NotPlainError(TypeError):
     """Something is no plain data; it says what."""
 
 
-def described(fun: Any, x0: Array, method: Method | ByName, **settings: Any) -> dict[str, Any]:
+def described(
+    fun: Any, x0: Array, method: Method | ByName, *, args: tuple[Any, ...] = (), **settings: Any
+) -> dict[str, Any]:
     """Return a call in plain data; `missing` names what of it is none.
 
     Parameters
     ----------
     fun : Oracle or callable
-        What is minimised: only its kind is kept, and its `args` if they are plain.
+        What is minimised: only its kind is kept.
     x0 : ndarray, shape (d,)
         The start, as it was given.
     method : Method or ByName
         As it was given.
+    args : tuple
+        Further arguments of the function; kept if they are plain.
     **settings
         Further arguments of `minimize`.
     """
     call: dict[str, Any] = {"oracle": _oracle(fun)}
     missing = []
-    args = getattr(fun, "args", ()) if isinstance(fun, Oracle) else ()
     size = sum(getattr(one, "nbytes", 0) for one in args)
     if size > MOST_BYTES:
         missing.append(f"args ({size:,} bytes)")
@@ -82,7 +85,10 @@ def made_again(call: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
     if missing:
         raise ValueError(f"what it was given is no plain data: {', '.join(missing)}")
     again = {name: _made(value) for name, value in call.items() if name not in ("oracle", "missing", "args")}
-    again["fun"] = fun if isinstance(fun, Oracle) else _wrapped(fun, call["oracle"], _made(call["args"]))
+    args = () if isinstance(fun, Oracle) else _made(call["args"])
+    again["fun"] = fun if isinstance(fun, Oracle) else _wrapped(fun, call["oracle"], args)
+    if not isinstance(again["fun"], Oracle):
+        again["args"] = args
     return again
 
 

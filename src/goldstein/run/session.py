@@ -100,9 +100,11 @@ class Session:
         self.max_evals = max_evals
         self.max_iter = max_iter
         self.output = output
+        self._box = projection if isinstance(projection, Box) else None
+        if self._box is not None and x_scale is not None:
+            projection = self._box.opened()  # what is fixed is held by the way out of the run, see `_scaled`
         self.projection = projection if projection is None or x_scale is None else projection.scaled(x_scale)
         self.x_scale = x_scale
-        self._box = projection if isinstance(projection, Box) else None
         self.callback = callback
         self.monitor = monitor
         self.journal = journal
@@ -458,8 +460,10 @@ class Session:
         if self.callback is not None:
             try:
                 with self.interrupts.allowed():
-                    self.callback(self.result(Status.RUNNING))
+                    stops = self.callback(self.result(Status.RUNNING))
             except StopIteration:
+                return Status.CALLBACK
+            if isinstance(stops, bool | np.bool_) and stops:
                 return Status.CALLBACK
         if journal is not None:
             journal.goes_on(Status.CALLBACK)
@@ -526,7 +530,8 @@ class Session:
         closing = self.closing.run(points, self.counters.nfev, lambda: self._left(0), self.aux)
         answer = yield from self._counted(closing)
         if len(points) > 1:
-            self.notes.append(f"The answer is the {answer.name}, by {answer.samples} fresh values of each candidate.")
+            values = "one fresh value" if answer.samples == 1 else f"{answer.samples} fresh values"
+            self.notes.append(f"The answer is the {answer.name}, by {values} of each candidate.")
         if answer.name == START:
             self.notes.append(f"Nothing lower than the start was found in {self.counters.nfev} evaluations.")
         result = self.result(status)

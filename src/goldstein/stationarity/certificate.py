@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from goldstein.stationarity.hull import (
     shortest,
 )
 from goldstein.stationarity.norm import SEEN, Moments, estimate, gather
-from goldstein.stationarity.rounding import as_centre, as_oracle, points_that_fit, too_small
+from goldstein.stationarity.rounding import as_centre, points_that_fit, recognised, too_small
 
 LOOKS = (1 / 16, 1 / 4, 1)  # shares of its budget after which the smoothed gradient is looked at
 DRAWS = 30  # fewest draws on which a confidence bound may rest
@@ -124,7 +124,7 @@ _Way = Callable[[], Check[_Finding | None]]
 
 
 def certify(
-    oracle: Oracle,
+    oracle: Oracle | Callable[[Array], float],
     x: npt.ArrayLike,
     delta: float,
     epsilon: float,
@@ -157,8 +157,9 @@ def certify(
 
     Parameters
     ----------
-    oracle : Oracle
-        The function. f must be Lipschitz near x.
+    oracle : Oracle or callable
+        The function. f must be Lipschitz near x. A bare callable `f(x)` is asked twice at x (counted) to see whether
+        it is noisy.
     x : array_like, shape (d,)
         The point.
     delta, epsilon : float
@@ -190,13 +191,17 @@ def certify(
     >>> certify(values_only, problem.x0, delta=0.1, epsilon=0.3, rng=0).answer  # a slope of norm 1
     'not shown'
     """
-    oracle, x = as_oracle(oracle), as_centre(x, delta)
+    x = as_centre(x, delta)
     delta, epsilon, confidence = float(delta), arguments.positive("epsilon", epsilon), arguments.confidence(confidence)
     if f_lower is not None:
         f_lower = arguments.number("f_lower", f_lower, "a number below f, or None", lambda given: given < np.inf)
-    max_evals, rng = arguments.count("max_evals", max_evals, 1), arguments.generator(rng)
-    search = Search(oracle, x, delta, epsilon, f_lower, confidence, max_evals, rng)
-    return drive(search.run(), oracle)
+    bare = callable(oracle) and not isinstance(oracle, Oracle)
+    max_evals = arguments.count("max_evals", max_evals, 3 if bare else 1)
+    rng = arguments.generator(rng)
+    oracle, spent = recognised(oracle, x)
+    search = Search(oracle, x, delta, epsilon, f_lower, confidence, max_evals - spent, rng)
+    certificate = drive(search.run(), oracle)
+    return replace(certificate, nfev=certificate.nfev + spent)
 
 
 class Search:

@@ -6,7 +6,8 @@ small one says much, a large one nothing. What is estimated is its square, from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from goldstein.estimate.constants import constants
 from goldstein.estimate.smoothing import DIRECTIONS
 from goldstein.oracle import Array, Oracle
 from goldstein.stationarity.draws import Gradients, Source, Values, counted, drive, portions, rounding_error
-from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients
+from goldstein.stationarity.rounding import as_centre, needs_gradients, recognised
 
 DENSE = 1024  # up to this dimension the second moments are kept as one matrix
 BLOCK = 1024  # beyond it, inner products are taken within blocks of so many draws
@@ -230,7 +231,7 @@ def gather(moments: Moments, source: Source, weights: Array, n: int, rng: np.ran
 
 
 def smoothed_gradient_norm(
-    oracle: Oracle,
+    oracle: Oracle | Callable[[Array], float],
     x: npt.ArrayLike,
     delta: float,
     n: int,
@@ -251,8 +252,9 @@ def smoothed_gradient_norm(
 
     Parameters
     ----------
-    oracle : Oracle
-        The function; F(·; ξ) is evaluated at x ± δw with the same ξ, if the oracle can.
+    oracle : Oracle or callable
+        The function; F(·; ξ) is evaluated at x ± δw with the same ξ, if the oracle can. A bare callable `f(x)`
+        is asked twice at x (counted) to see whether it is noisy.
     x : array_like, shape (d,)
         The point.
     delta : float
@@ -298,7 +300,10 @@ def smoothed_gradient_norm(
     """
     x, delta, confidence = as_centre(x, delta), float(delta), arguments.confidence(confidence)
     n, rng = arguments.count("n", n, LEAST), arguments.generator(rng)
-    source = _source(as_oracle(oracle), x, delta, n, directions, use)
+    arguments.one_of("directions", directions, DIRECTIONS)
+    arguments.one_of("use", use, ("values", "gradients"))
+    oracle, spent = recognised(oracle, x)
+    source = _source(oracle, x, delta, n, directions, use)
     draws = n if isinstance(source, Gradients) else n // source.frame
     deviation = None
     if lipschitz is not None:
@@ -308,12 +313,11 @@ def smoothed_gradient_norm(
     moments, count = Moments(x.size), Counters()
     drive(counted(gather(moments, source, np.ones(1), draws, rng), count), oracle)
     rounding = rounding_error(x.size, delta, count)
-    return estimate(moments, count, confidence, rounding, deviation, noisy=oracle.noisy)
+    found = estimate(moments, count, confidence, rounding, deviation, noisy=oracle.noisy)
+    return replace(found, nfev=found.nfev + spent)
 
 
 def _source(oracle: Oracle, x: Array, delta: float, n: int, directions: str, use: str) -> Source:
-    arguments.one_of("directions", directions, DIRECTIONS)
-    arguments.one_of("use", use, ("values", "gradients"))
     if use == "gradients":
         needs_gradients(oracle)
         if directions != "iid":

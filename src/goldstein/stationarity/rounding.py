@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.oracle import DOUBLE, Array, Oracle
+from goldstein.oracle import DOUBLE, Array, Deterministic, Oracle, Query, Unreplayable
 
 RESOLUTION = 2.0**13  # rounding errors of x that δ must hold, for every random point
 
@@ -18,6 +18,16 @@ def as_oracle(oracle: Any) -> Oracle:
     if not isinstance(oracle, Oracle):
         raise TypeError(f"An oracle such as gs.Deterministic(f) is needed, got {type(oracle).__name__}.")
     return oracle
+
+
+def recognised(fun: Any, x: Array) -> tuple[Oracle, int]:
+    """Return an oracle, and how many values it took to know it: a bare callable is asked twice, as `minimize` does."""
+    if isinstance(fun, Oracle) or not callable(fun):
+        return as_oracle(fun), 0
+    exact = Deterministic(fun)
+    first, second = exact.evaluate(Query(np.stack([x, x]))).values
+    same = first == second or not (np.isfinite(first) and np.isfinite(second))
+    return exact if same else Unreplayable(fun), 2
 
 
 def points_that_fit(x: Array, delta: float, roundoff: float = DOUBLE) -> float:

@@ -1,0 +1,250 @@
+"""What new users ran into, and how it is answered: scipy's habits, bounds, arguments, callbacks."""
+
+import importlib
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import goldstein as gs
+from goldstein.methods import METHODS
+
+X0 = np.array([0.3, -0.2, 2.0])
+
+
+def value(x, shift=0.0, scale=1.0):
+    return float(scale * np.abs(x - shift).sum())
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.x, other.x)
+    assert one.fun == other.fun
+    assert one.nfev == other.nfev
+
+
+# scipy
+
+
+def test_scipy_method_works_with_and_without_brackets():
+    options = {"max_evals": 300, "rng": 0}
+    bare = scipy.optimize.minimize(value, X0, method=gs.scipy_method, args=(0.5,), options=options)
+    called = scipy.optimize.minimize(value, X0, method=gs.scipy_method(), args=(0.5,), options=options)
+    same(bare, called)
+    same(bare, gs.minimize(value, X0, args=(0.5,), max_evals=300, rng=0))
+    bare = scipy.optimize.minimize(value, X0, method=gs.scipy_method, bounds=[(0, 1)] * 3, options=options)
+    same(bare, gs.minimize(value, X0, bounds=[(0, 1)] * 3, max_evals=300, rng=0))
+
+
+def test_scipys_names_are_understood():
+    ours = gs.minimize(value, X0, gs.GFM(0.1, 0.01), max_evals=100, max_iter=30, rng=0)
+    theirs = {"maxfev": 100, "maxiter": 30, "disp": False, "rng": 0}
+    same(ours, scipy.optimize.minimize(value, X0, method=gs.scipy_method(gs.GFM(0.1, 0.01)), options=theirs))
+
+
+def test_disp_shows_progress(monkeypatch):
+    shown = []
+    monkeypatch.setattr(importlib.import_module("goldstein.minimize"), "Bar", lambda *_: shown.append(1))
+    scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"maxfev": 20, "disp": False, "rng": 0})
+    assert shown == []
+    scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"maxfev": 20, "disp": True, "rng": 0})
+    assert shown == [1]
+
+
+def test_tolerances_are_refused_with_what_to_do_instead():
+    sentence = "goldstein takes no tol: a run ends with max_evals, or with a criterion given as stop"
+    with pytest.raises(ValueError, match=sentence):
+        scipy.optimize.minimize(value, X0, method=gs.scipy_method("gfm"), tol=1e-6)
+    with pytest.raises(ValueError, match="goldstein takes no xatol"):
+        scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"xatol": 1e-3})
+    with pytest.raises(ValueError, match="auto has no option 'tolerance'; it takes kind"):
+        scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"tolerance": 1e-3})
+
+
+# args
+
+
+def test_args_reach_the_function():
+    given = gs.minimize(value, X0, args=(0.5, 3.0), max_evals=300, rng=0)
+    same(given, gs.minimize(lambda x: value(x, 0.5, 3.0), X0, max_evals=300, rng=0))
+    one = gs.minimize(value, X0, args=0.5, max_evals=300, rng=0)  # as scipy takes it
+    same(one, gs.minimize(value, X0, args=(0.5,), max_evals=300, rng=0))
+
+
+def test_args_belong_to_a_callable():
+    with pytest.raises(ValueError, match="args belong to a callable; an oracle has its own"):
+        gs.minimize(gs.Deterministic(value), X0, args=(1.0,))
+
+
+def test_args_are_in_the_journal(tmp_path):
+    from goldstein.run.call import made_again
+    from goldstein.run.inspection import stages_in
+
+    path = tmp_path / "run.journal"
+    res = gs.minimize(value, X0, args=(0.5,), max_evals=100, rng=0, journal=path)
+    again = made_again(stages_in(path)[0].header["call"], value)
+    assert again["args"] == (0.5,)
+    same(res, gs.minimize(**again, max_evals=100, journal=path))
+    with pytest.raises(ValueError, match="another run"):
+        gs.minimize(value, X0, args=(0.6,), max_evals=100, rng=0, journal=path)
+
+
+# callbacks
+
+
+@pytest.mark.parametrize("answer", [True, np.True_])
+def test_a_callback_stops_the_run_by_returning_true(answer):
+    seen = []
+
+    def callback(intermediate_result):
+        seen.append(intermediate_result.nfev)
+        return answer if len(seen) == 3 else None
+
+    res = gs.minimize(value, X0, gs.GFM(0.1, 0.01), max_evals=1000, rng=0, callback=callback)
+    assert res.status is gs.Status.CALLBACK
+    assert len(seen) == 3
+    assert res.nfev < 100
+
+
+@pytest.mark.parametrize("answer", [None, False, 1, "yes", np.ones(3)])
+def test_anything_else_that_a_callback_returns_means_nothing(answer):
+    res = gs.minimize(value, X0, gs.GFM(0.1, 0.01), max_evals=100, rng=0, callback=lambda res: answer)
+    assert res.status is gs.Status.MAX_EVALS
+
+
+def test_a_callback_of_xk_is_given_the_point():
+    points = []
+    gs.minimize(value, X0, gs.GFM(0.1, 0.01), max_evals=100, rng=0, callback=lambda xk: points.append(xk))
+    assert all(isinstance(point, np.ndarray) and point.shape == (3,) for point in points)
+    results = []
+    gs.minimize(value, X0, gs.GFM(0.1, 0.01), max_evals=100, rng=0, callback=lambda res: results.append(res))
+    assert all(isinstance(res, gs.Result) for res in results)
+    assert len(points) == len(results) > 5
+
+
+def test_a_callback_whose_signature_is_secret_is_given_the_result():
+    seen = []
+    gs.minimize(value, X0, gs.GFM(0.1, 0.01), max_evals=50, rng=0, callback=seen.append)
+    assert isinstance(seen[0], gs.Result)
+
+
+# bounds
+
+
+def watched(lower, upper):
+    """Return a function, and the largest distance by which it was asked outside the bounds."""
+    outside = [0.0]
+
+    def fun(x, *_):
+        outside[0] = max(outside[0], float((lower - x).max()), float((x - upper).max()))
+        return value(x, 0.35)
+
+    return fun, outside
+
+
+def test_a_delta_that_the_box_has_no_room_for_is_refused_before_the_first_evaluation():
+    calls = []
+    sentence = (
+        r"gfm asks for values up to delta = 1 from its points, but the bounds of coordinate 1 leave only 0.5 to each "
+        r"side of their middle: give it a smaller delta, or use \"auto\", which keeps to any bounds\.$"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        gs.minimize(calls.append, [0.5, 0.5], gs.GFM(delta=1, step_size=0.1), bounds=[(0, 9), (0, 1)])
+    with pytest.raises(ValueError, match=r"leave only 0\.05 to each side of their middle in x / x_scale"):
+        gs.minimize(calls.append, [0.5], gs.GFM(delta=0.1, step_size=0.1), bounds=[(0, 1)], x_scale=10.0)
+    assert calls == []
+    fun, outside = watched(np.zeros(1), np.ones(1))
+    res = gs.minimize(fun, [0.9], gs.GFM(delta=0.4, step_size=0.02), bounds=[(0, 1)], max_evals=300, rng=0)
+    assert outside == [0.0]
+    assert abs(res.x[0] - 0.4) < 0.05  # as near as δ lets it come
+
+
+EXACT = {"ingd", "pingd", "cutting-plane", "bfgs"}  # the first three take no bounds
+GRADIENTS = {"singd", "psingd", "o2nc"}
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.1])
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in EXACT - {"bfgs"}])
+def test_no_query_of_any_method_leaves_the_box_and_a_fixed_variable_stays(name, scale, noisy):
+    if noisy and name == "bfgs":
+        pytest.skip("bfgs is for functions without noise")
+    lower = np.array([0.2, 0.0, 2.0])
+    upper = np.array([0.2 + 1e-3, 1.0, 2.0])
+    fun, outside = watched(lower, upper)
+    res = gs.minimize(
+        gs.Seeded(fun) if noisy else fun,
+        [0.2, 0.9, 5.0],
+        name,
+        bounds=scipy.optimize.Bounds(lower, upper),
+        options={"gradients": "sift"} if name in GRADIENTS else None,
+        x_scale=scale,
+        max_evals=600,
+        rng=0,
+    )
+    assert outside == [0.0]
+    assert res.x[2] == 2.0
+    assert lower[0] <= res.x[0] <= upper[0]
+
+
+def test_a_fixed_variable_does_not_keep_the_others_from_moving():
+    for method in ("auto", gs.GFM(0.05, 0.01), gs.Sift(0.3)):
+        fun, outside = watched(np.array([0.0, 7.0]), np.array([1.0, 7.0]))
+        res = gs.minimize(fun, [0.9, 7.0], method, bounds=[(0, 1), (7, 7)], max_evals=1000, rng=0)
+        assert outside == [0.0]
+        assert abs(res.x[0] - 0.35) < 0.06
+        assert res.x[1] == 7.0
+
+
+def test_all_variables_may_be_fixed():
+    res = gs.minimize(value, [0.0, 0.0], bounds=[(1, 1), (2, 2)], max_evals=200, rng=0)
+    np.testing.assert_array_equal(res.x, [1.0, 2.0])
+    assert res.fun == 3.0
+
+
+def test_a_run_with_a_fixed_variable_goes_on_from_its_journal(tmp_path):
+    path = tmp_path / "run.journal"
+    keys = {"bounds": [(0, 1), (7, 7)], "rng": 0, "journal": path}
+    gs.minimize(value, [0.9, 7.0], gs.GFM(0.05, 0.01), max_evals=100, **keys)
+    longer = gs.minimize(value, [0.9, 7.0], gs.GFM(0.05, 0.01), max_evals=200, **keys)
+    whole = gs.minimize(value, [0.9, 7.0], gs.GFM(0.05, 0.01), max_evals=200, bounds=[(0, 1), (7, 7)], rng=0)
+    np.testing.assert_array_equal(longer.x, whole.x)
+    with pytest.raises(ValueError, match="another run"):
+        gs.minimize(value, [0.9, 7.0], gs.GFM(0.05, 0.01), max_evals=200, **{**keys, "bounds": [(0, 1), (8, 8)]})
+
+
+# stationarity of what minimize takes
+
+
+def test_certify_takes_the_callable_that_minimize_takes():
+    x = np.full(3, 0.01)
+    bare = gs.certify(value, x, 0.1, 0.5, rng=0)
+    wrapped = gs.certify(gs.Deterministic(value), x, 0.1, 0.5, rng=0)
+    assert (bare.answer, bare.bound, bare.message) == (wrapped.answer, wrapped.bound, wrapped.message)
+    assert bare.nfev == wrapped.nfev + 2
+    norm = gs.smoothed_gradient_norm(value, x, 0.1, 200, rng=0)
+    assert norm.nfev == 402
+    assert norm.squared == gs.smoothed_gradient_norm(gs.Deterministic(value), x, 0.1, 200, rng=0).squared
+
+
+def test_a_noisy_callable_is_recognised_and_certifies_nothing_for_sure():
+    calls = []
+    rng = np.random.default_rng(0)
+
+    def noisy(x):
+        calls.append(1)
+        return value(x) + 1e-3 * rng.normal()
+
+    found = gs.certify(noisy, np.full(3, 0.01), 0.1, 3.0, f_lower=0.0, max_evals=500, rng=0)
+    assert found.answer != "certified"
+    assert found.nfev == len(calls) <= 500
+
+
+def test_what_certify_cannot_take_is_refused_before_it_is_called():
+    calls = []
+    with pytest.raises(TypeError, match=r"An oracle such as gs\.Deterministic\(f\) is needed, got str"):
+        gs.certify("f", X0, 0.1, 0.1)
+    with pytest.raises(ValueError, match="max_evals must be a whole number of at least 3, got 2"):
+        gs.certify(calls.append, X0, 0.1, 0.1, max_evals=2)
+    with pytest.raises(ValueError, match="use must be one of values, gradients"):
+        gs.smoothed_gradient_norm(calls.append, X0, 0.1, 100, use="slopes")
+    assert calls == []
