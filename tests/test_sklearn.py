@@ -1,4 +1,4 @@
-"""CappedL1SVC is a scikit-learn estimator like any other, and a thin shell around the library."""
+"""The estimators are scikit-learn's like any other, and thin shells around the library."""
 
 import json
 import os
@@ -13,15 +13,17 @@ from scipy import sparse
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.linear_model import HuberRegressor, QuantileRegressor, SGDClassifier
+from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import goldstein as gs
-from goldstein.problems import capped_l1_svm, svm
-from goldstein.sklearn import CappedL1SVC, _copies
+from goldstein.problems import capped_l1_svm, regression, svm
+from goldstein.sklearn import CappedL1SVC, RobustRegressor
+from goldstein.sklearn.training import copies
 
 WAIVED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
 CHECKS = """
@@ -30,9 +32,9 @@ warnings.simplefilter("ignore")
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils._test_common.instance_generator import PER_ESTIMATOR_XFAIL_CHECKS
 from sklearn.linear_model import SGDClassifier
-from goldstein.sklearn import CappedL1SVC
+from goldstein.sklearn import CappedL1SVC, RobustRegressor
 waived = PER_ESTIMATOR_XFAIL_CHECKS[SGDClassifier]
-results = check_estimator(CappedL1SVC(), expected_failed_checks=waived, on_skip=None, on_fail=None)
+results = check_estimator(THIS_ONE, expected_failed_checks=waived, on_skip=None, on_fail=None)
 print(json.dumps([(r["check_name"], r["status"], repr(r["exception"])[:500]) for r in results]))
 """
 
@@ -53,10 +55,11 @@ def quick(**settings):
     return CappedL1SVC(**{"max_evals": 20_000, "random_state": 0, **settings})
 
 
-def test_every_check_of_scikit_learn_passes_and_none_is_skipped():
+@pytest.mark.parametrize("estimator", ["CappedL1SVC()", "RobustRegressor()", "RobustRegressor(cap=2.0)"])
+def test_every_check_of_scikit_learn_passes_and_none_is_skipped(estimator):
     # In a process of its own, since one check runs only when this variable is set before scipy is imported.
     process = subprocess.run(
-        [sys.executable, "-c", CHECKS],
+        [sys.executable, "-c", CHECKS.replace("THIS_ONE", estimator)],
         env={**os.environ, "SCIPY_ARRAY_API": "1"},
         capture_output=True,
         text=True,
@@ -199,7 +202,7 @@ def test_rows_split_by_weight_have_the_weighted_loss_and_no_row_counts_much_more
     X, y = cancer
     rng = np.random.default_rng(1)
     weights = rng.pareto(tail, len(y)) * (rng.random(len(y)) < 0.8)
-    rows, shared = _copies(weights)
+    rows, shared = copies(weights)
     assert len(rows) < 2 * np.count_nonzero(weights)
     assert shared.mean() == pytest.approx(1, rel=1e-12)
     assert shared.max() <= 3
@@ -214,7 +217,7 @@ def test_rows_split_by_weight_have_the_weighted_loss_and_no_row_counts_much_more
 
 @pytest.mark.parametrize("weight", [0.1, 1.0, 3.0])
 def test_even_weights_split_nothing(weight):
-    rows, shared = _copies(np.full(1001, weight))
+    rows, shared = copies(np.full(1001, weight))
     assert rows.tolist() == list(range(1001))
     np.testing.assert_allclose(shared, 1, rtol=1e-12)
 
@@ -227,7 +230,7 @@ def test_without_a_regularisation_given_copies_of_rows_do_not_change_it(cancer, 
         given.append(args[2])
         return capped_l1_svm(*args, **kwargs)
 
-    monkeypatch.setattr("goldstein.sklearn.capped_l1_svm", spy)
+    monkeypatch.setattr("goldstein.sklearn.classifier.capped_l1_svm", spy)
     quick(max_evals=100).fit(X, y, np.arange(len(y), dtype=float) ** 4)
     assert given == [1e-5 / (len(y) - 1)]
 
@@ -368,3 +371,143 @@ def test_it_can_be_cloned_and_stored(cancer):
 def test_bad_input_gets_one_sentence(cancer, call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call(*cancer)
+
+
+def test_digits_are_learnt_as_well_as_by_scikit_learns_own():
+    X, y = load_digits(return_X_y=True)
+    ours = []
+    theirs = []
+    for seed in range(2):
+        train, test, train_y, test_y = train_test_split(X, y, random_state=seed)
+        scaled = StandardScaler().fit(train)
+        rows = scaled.transform(train)
+        ours.append(CappedL1SVC(random_state=seed).fit(rows, train_y).score(scaled.transform(test), test_y))
+        theirs.append(SGDClassifier(random_state=seed).fit(rows, train_y).score(scaled.transform(test), test_y))
+    assert np.mean(ours) > 0.93
+    assert np.mean(ours) > np.mean(theirs) - 0.01
+
+
+def test_classes_count_as_they_are_told_to(cancer):
+    X, y = cancer
+    plain = quick().fit(X, y)
+    told = quick(class_weight={0: 1, 1: 3}).fit(X, y)
+    weighted = quick().fit(X, y, np.where(y == 1, 3.0, 1.0))
+    assert (told.coef_ == weighted.coef_).all()
+    assert (told.coef_ != plain.coef_).any()
+    rare = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:12]])
+    recall = {
+        kind: quick(class_weight=kind, regularisation=1e-3).fit(X[rare], y[rare]).predict(X[y == 1]).mean()
+        for kind in (None, "balanced")
+    }
+    assert recall["balanced"] > recall[None]
+    named = quick(class_weight="balanced").fit(*labelled(X, y))
+    assert (named.coef_ == quick(class_weight="balanced").fit(X, y).coef_).all()
+    with pytest.raises(ValueError, match="needs all rows at once: give partial_fit a dict of weights"):
+        quick(class_weight="balanced").partial_fit(X, y, [0, 1])
+    batch = quick(class_weight={0: 1, 1: 3}).partial_fit(X, y, [0, 1])
+    assert (batch.coef_ == told.coef_).all()
+
+
+def labelled(X, y):
+    return X, np.array(["bad", "good"])[y]
+
+
+def test_the_number_of_jobs_changes_nothing_but_the_time(iris):
+    X, y = iris
+    assert (quick(n_jobs=3).fit(X, y).coef_ == quick().fit(X, y).coef_).all()
+
+
+def test_progress_is_told_when_it_is_asked_for(iris, cancer, capsys):
+    quick().fit(*iris)
+    assert capsys.readouterr().out == ""
+    quick(verbose=1).fit(*iris)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("[CappedL1SVC] class setosa: loss ")
+    RobustRegressor(cap=2.0, verbose=1, max_evals=2000, random_state=0).fit(*cancer)
+    lines = capsys.readouterr().out.splitlines()
+    assert ["cap 2" in line for line in lines] == [False, True]
+
+
+# The regressor
+
+
+@pytest.fixture(scope="module")
+def line():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    return X, 3.0 + X @ [1.0, -2.0, 0.0, 0.5] + 0.1 * rng.laplace(size=300)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_without_a_cap_it_is_least_absolute_deviations(line, scale):
+    X, y = line
+    model = RobustRegressor(max_evals=100_000, random_state=0).fit(X, scale * y)
+    best = QuantileRegressor(quantile=0.5, alpha=0.0).fit(X, y)
+    ours = np.abs(scale * y - model.predict(X)).mean() / scale
+    lowest = np.abs(y - best.predict(X)).mean()
+    assert lowest - 1e-9 <= ours < 1.01 * lowest
+    assert model.n_evals_ <= 100_000
+    assert len(model.history_) == 1
+
+
+def test_with_a_cap_nonsense_is_ignored_that_bends_everything_else(line):
+    X, y = (part.copy() for part in line)
+    X[:60] += 10.0
+    y[:60] = -100.0
+    wanted = [1.0, -2.0, 0.0, 0.5]
+    capped = RobustRegressor(cap=2.0, random_state=0).fit(X, y)
+    assert np.abs(capped.coef_ - wanted).max() < 0.05
+    assert abs(capped.intercept_ - 3.0) < 0.05
+    assert np.abs(RobustRegressor(random_state=0).fit(X, y).coef_ - wanted).max() > 0.5
+    assert np.abs(HuberRegressor().fit(X, y).coef_ - wanted).max() > 0.5
+    assert len(capped.history_) == 2
+
+
+def test_the_budget_of_both_runs_is_kept(line):
+    model = RobustRegressor(cap=2.0, max_evals=1001, random_state=0).fit(*line)
+    assert 900 < model.n_evals_ <= 1001
+
+
+def test_sparse_rows_and_weights_are_taken(line):
+    X, y = line
+    thin = np.where(np.abs(X) > 0.5, X, 0.0)
+    dense = RobustRegressor(random_state=0).fit(thin, y)
+    model = RobustRegressor(random_state=0).fit(sparse.csr_array(thin), y)
+    assert (model.coef_ == dense.coef_).all()
+    np.testing.assert_allclose(model.predict(sparse.csr_array(thin)), dense.predict(thin), rtol=1e-9)
+    weights = np.where(np.arange(300) < 60, 0.0, 1.0)
+    spoilt = y.copy()
+    spoilt[:60] = 1e3
+    kept = RobustRegressor(random_state=0).fit(X, spoilt, weights)
+    assert (kept.coef_ == RobustRegressor(random_state=0).fit(X[60:], y[60:]).coef_).all()
+    through = RobustRegressor(fit_intercept=False, random_state=0).fit(X, y - 3.0)
+    assert through.intercept_ == 0.0
+    assert np.abs(through.coef_ - [1.0, -2.0, 0.0, 0.5]).max() < 0.05
+
+
+def test_without_numba_the_regressor_learns_the_same_to_rounding(line, monkeypatch):
+    settings = {"method": gs.GFM(0.1, 0.01), "max_evals": 3000, "random_state": 0}
+    with_numba = RobustRegressor(cap=2.0, **settings).fit(*line)
+    regression._jitted_component.cache_clear()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    without = RobustRegressor(cap=2.0, **settings).fit(*line)
+    regression._jitted_component.cache_clear()
+    np.testing.assert_allclose(without.coef_, with_numba.coef_, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "weights", "sentence"),
+    [
+        ({"cap": -1.0}, None, "cap must be a positive number or None"),
+        ({"max_evals": 0}, None, "max_evals must be a whole number"),
+        ({"method": "adam"}, None, "Unknown method 'adam'"),
+        ({}, 0.0, "0 for every row|at least one non-zero"),
+    ],
+)
+def test_bad_settings_of_the_regressor_get_one_sentence_and_leave_it_as_it_was(line, settings, weights, sentence):
+    X, y = line
+    model = RobustRegressor(**settings)
+    with pytest.raises(ValueError, match=sentence):
+        model.fit(X, y, None if weights is None else np.full(len(y), weights))
+    assert vars(model).keys() == vars(RobustRegressor()).keys()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from goldstein.run.result import Result, Status
     from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_norm, value_gap_bound
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BFGS",

@@ -134,7 +134,7 @@ def capped_l1_svm(
     >>> round(svm.value(svm.x0), 12)  # mean of the hinges 0 and 3, and 0.1 for each of 3 coordinates
     1.8
     """
-    features, labels = _features(A, bias), _labels(b)
+    features, labels = as_features(A, bias), _labels(b)
     n, d = features.shape
     if labels.size != n:
         raise ValueError(f"A has {n} rows but b has {labels.size} labels.")
@@ -142,7 +142,7 @@ def capped_l1_svm(
         regularisation = 1e-5 / n
     lam = arguments.not_negative("regularisation", regularisation)
     alpha = arguments.number("cap", cap, "a positive number", lambda given: given > 0)
-    counts = _weights(weights, n)
+    counts = row_weights(weights, n)
     args = (features.data, features.indices, features.indptr, labels * counts, lam, alpha)
     lengths = counts * np.sqrt(np.asarray(features.multiply(features).sum(axis=1)).ravel())
     return SVM(
@@ -159,7 +159,7 @@ def capped_l1_svm(
     )
 
 
-def _features(A: Any, bias: bool) -> sparse.csr_array:
+def as_features(A: Any, bias: bool) -> sparse.csr_array:
     """Return A as CSR of our own, float64, without duplicates, its columns sorted; the bias comes last."""
     matrix = sparse.csr_array(A, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] == 0:
@@ -186,7 +186,8 @@ def _labels(b: npt.ArrayLike) -> Array:
     return labels
 
 
-def _weights(weights: npt.ArrayLike | None, n: int) -> Array:
+def row_weights(weights: npt.ArrayLike | None, n: int) -> Array:
+    """Return what each of n rows counts, all 1 if nothing is said."""
     if weights is None:
         return np.ones(n)
     counts = np.array(weights, dtype=np.float64)
@@ -209,7 +210,7 @@ def _components(
     X: Array, i: Samples, data: Array, indices: Samples, indptr: Samples, signed: Array, lam: float, cap: float
 ) -> Array:
     """F(X_k; i_k) for each row k."""
-    slack = np.abs(signed[i]) - signed[i] * _margins(X, i, data, indices, indptr)
+    slack = np.abs(signed[i]) - signed[i] * margins(X, i, data, indices, indptr)
     return np.asarray(np.maximum(slack, 0) + lam * _capped(X, cap))
 
 
@@ -218,14 +219,14 @@ def _component_grads(
 ) -> Array:
     """∇F(X_k; i_k) for each row k, where it exists."""
     grad = lam * _capped_grad(X, cap)
-    active = np.flatnonzero(signed[i] * _margins(X, i, data, indices, indptr) < np.abs(signed[i]))
+    active = np.flatnonzero(signed[i] * margins(X, i, data, indices, indptr) < np.abs(signed[i]))
     entries, row = _entries(i[active], indptr)
     # Columns of one sample are distinct, so that no entry is addressed twice.
     grad[active[row], indices[entries]] -= signed[i[active]][row] * data[entries]
     return grad
 
 
-def _margins(X: Array, i: Samples, data: Array, indices: Samples, indptr: Samples) -> Array:
+def margins(X: Array, i: Samples, data: Array, indices: Samples, indptr: Samples) -> Array:
     """a_{i_k}·X_k for each row k."""
     # A look at the first rows spares the usual case, one sample per row or per pair, the cost of sorting.
     if len(i) >= SHARED_ROWS and len(set(i[:SHARED_ROWS].tolist())) < SHARED_ROWS // 4:

@@ -1,32 +1,24 @@
-"""A scikit-learn classifier trained from values of its loss alone (extra: sklearn)."""
+"""A linear support vector classifier with a capped-ℓ₁ penalty."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from goldstein.extras import how_to_install
-from goldstein.methods import Method, resolve
-from goldstein.methods.method import Refusal
-from goldstein.minimize import minimize
-from goldstein.oracle import Array, FiniteSum
-from goldstein.problems.svm import SVM, capped_l1_svm
-from goldstein.run.result import Result
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.utils import check_random_state
-    from sklearn.utils.extmath import safe_sparse_dot
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-except ModuleNotFoundError as error:
-    raise ImportError(f"goldstein.sklearn needs scikit-learn: {how_to_install('sklearn')}.", name="sklearn") from error
+from goldstein.methods import Method
+from goldstein.oracle import Array
+from goldstein.problems.svm import capped_l1_svm
+from goldstein.sklearn import training
 
 
 class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -51,8 +43,14 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         α > 0.
     fit_intercept : bool
         Whether to learn an intercept; it is penalised like the other weights.
+    class_weight : dict or "balanced", optional
+        What the rows of each class count, beside their own weights; "balanced": so that all classes count the same.
+    n_jobs : int, optional
+        Classes that are learnt at a time, one against the rest, in threads: machine code (numba) makes use of them.
+    verbose : int
+        1: a line for each run.
     random_state : int, RandomState or None
-        The same number gives the same fit.
+        The same number gives the same fit, whatever n_jobs is.
 
     Attributes
     ----------
@@ -110,6 +108,9 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         regularisation: float | None = None,
         cap: float = 2.0,
         fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
         random_state: Any = None,
     ) -> None:
         self.method = method
@@ -118,6 +119,9 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.regularisation = regularisation
         self.cap = cap
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> CappedL1SVC:
@@ -135,7 +139,7 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         CappedL1SVC
             The estimator itself.
         """
-        with self._unless_it_fails():
+        with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
             check_classification_targets(y)
             return self._begin(np.unique(y))._learn(X, np.asarray(y), sample_weight)
@@ -164,9 +168,11 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The estimator itself.
         """
         first = not hasattr(self, "classes_")
+        if self.class_weight == "balanced":
+            raise ValueError('class_weight="balanced" needs all rows at once: give partial_fit a dict of weights.')
         if first and classes is None:
             raise ValueError("The first call of partial_fit needs classes, all labels that will ever come.")
-        with self._unless_it_fails():
+        with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=first)
             check_classification_targets(y)
             known = np.unique(np.asarray(classes)) if classes is not None else self.classes_
@@ -197,20 +203,6 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    @contextmanager
-    def _unless_it_fails(self) -> Iterator[None]:
-        """Leave every attribute, and the random numbers to come, as they were when a call fails."""
-        before, rng = vars(self).copy(), getattr(self, "_rng", None)
-        state = None if rng is None else rng.get_state()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            if rng is not None:
-                rng.set_state(state)
-            raise
-
     def _begin(self, classes: npt.NDArray[Any]) -> CappedL1SVC:
         """Forget everything; the weights are zero."""
         if len(classes) < 2:
@@ -224,14 +216,21 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _learn(self, X: Any, y: npt.NDArray[Any], sample_weight: npt.ArrayLike | None) -> CappedL1SVC:
         """Minimise the loss of the rows given, from the present weights; then average with what was learnt before."""
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        n, total = int(np.count_nonzero(weights)), float(weights.sum())
+        n = int(np.count_nonzero(weights))
+        total = float(weights.sum())
         if not n:
             raise ValueError("sample_weight is 0 for every row, so that there is nothing to learn from.")
-        rows, weights = _copies(weights)
+        weights = weights * self._class_weights(y)
+        rows, weights = training.copies(weights)
         X, y = X[rows], y[rows]
         share = total / (self.weight_seen_ + total)
-        coef, intercept, runs = self.coef_.copy(), self.intercept_.copy(), []
-        for k, positive in enumerate(self.classes_[-len(coef) :]):
+        coef = self.coef_.copy()
+        intercept = self.intercept_.copy()
+        positives = self.classes_[-len(coef) :]
+        starts = [np.append(coef[k], intercept[k] if self.fit_intercept else []) for k in range(len(coef))]
+        seeds = [training.seed_from(self._rng) for _ in positives]
+
+        def learn(positive: Any, start: Array, seed: int) -> Any:
             svm = capped_l1_svm(
                 X,
                 np.where(y == positive, 1.0, -1.0),
@@ -240,54 +239,33 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 bias=self.fit_intercept,
                 weights=weights,
             )
-            start = np.append(coef[k], intercept[k] if self.fit_intercept else [])
-            run = self._run(svm, start, n)
-            mean = start + share * (_answer(run, start) - start)
+            chosen: dict[str, Any] = {"method": self.method, "options": self.options, "max_evals": self.max_evals}
+            run = training.run(svm, start, n, seed=seed, **chosen)
+            if self.verbose:
+                print(f"[CappedL1SVC] class {positive}: loss {run.fun:.6g} after {run.nfev:,} evaluations", flush=True)
+            return run
+
+        each = zip(positives, starts, seeds, strict=True)
+        runs = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(learn)(*one) for one in each)
+        for k, (run, start) in enumerate(zip(runs, starts, strict=True)):
+            mean = start + share * (training.answer(run, start, stacklevel=3) - start)
             coef[k] = mean[: X.shape[1]]
             intercept[k] = mean[-1] if self.fit_intercept else 0.0
-            runs.append(run)
-        self.coef_, self.intercept_ = coef, intercept
+        self.coef_ = coef
+        self.intercept_ = intercept
         self.weight_seen_ += total
         self.history_ = [run.history for run in runs]
         self.n_iter_ = max(run.nit for run in runs)
         self.n_evals_ = sum(run.nfev for run in runs)
         return self
 
-    def _run(self, svm: SVM, start: Array, n: int) -> Result:
-        method = resolve(self.method, self.options)
-        budget = max(20 * n, 1000 * (svm.dim + 1)) if self.max_evals is None else self.max_evals
-        seed = int(self._rng.randint(np.iinfo(np.int32).max))
-        return minimize(_oracle(svm, method), start, method, max_evals=budget, rng=seed)
-
-
-def _copies(weights: Array) -> tuple[npt.NDArray[np.intp], Array]:
-    """Return which rows to draw from evenly, and what each counts, with mean 1.
-
-    A row of c times the mean weight is there about c times, at least once, and its copies share its weight: at most
-    twice as many rows as before, none of them of more than three times the mean weight.
-    """
-    used = np.flatnonzero(weights)
-    times = np.maximum(1, np.rint(weights[used] / weights[used].mean())).astype(np.intp)
-    shared = np.repeat(weights[used] / times, times)
-    return np.repeat(used, times), shared / shared.mean()
-
-
-def _answer(run: Result, start: Array) -> Array:
-    """Return the weights that a run has found, those of the start if it diverged; warn if either is of no use."""
-    finite = bool(np.isfinite(run.x).all())
-    if not finite or not run.x.any():
-        what = "found no weights better than zero" if finite else "diverged, so that the weights stay as they were"
-        advice = "scale the features (StandardScaler), raise max_evals, or lower the regularisation or the step size"
-        warnings.warn(f"The run {what}: {advice}.", ConvergenceWarning, stacklevel=4)
-    return run.x if finite else start
-
-
-def _oracle(svm: SVM, method: Method) -> FiniteSum:
-    """Return the form of the loss that the method runs fastest on."""
-    assert isinstance(svm.oracle, FiniteSum)
-    try:
-        compiled = svm.compiled
-    except ImportError:
-        return svm.oracle
-    kernel = method.kernel(compiled)
-    return svm.oracle if isinstance(kernel, Refusal) else compiled
+    def _class_weights(self, y: npt.NDArray[Any]) -> Array:
+        """Return what each row counts by its class."""
+        if self.class_weight is None:
+            return np.ones(len(y))
+        present = np.unique(y)
+        known = self.class_weight
+        if isinstance(known, Mapping):
+            known = {label: known[label] for label in present.tolist() if label in known}
+        each = compute_class_weight(known, classes=present, y=y)
+        return np.asarray(each[np.searchsorted(present, y)], np.float64)

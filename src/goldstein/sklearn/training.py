@@ -1,0 +1,104 @@
+"""What both estimators do: runs of `minimize` on rows with weights, and nothing left behind by a call that fails."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+
+from goldstein.methods import Method, resolve
+from goldstein.methods.method import Refusal
+from goldstein.minimize import minimize
+from goldstein.oracle import Array, FiniteSum
+from goldstein.run.result import Result
+
+
+class Loss(Protocol):
+    """A finite sum in two forms."""
+
+    @property
+    def dim(self) -> int:
+        """Number of variables."""
+
+    @property
+    def oracle(self) -> Any:
+        """The vectorised form."""
+
+    @property
+    def compiled(self) -> FiniteSum:
+        """The form for machine code; needs numba."""
+
+
+@contextmanager
+def unless_it_fails(estimator: Any) -> Iterator[None]:
+    """Leave every attribute, and the random numbers to come, as they were when a call fails."""
+    before = vars(estimator).copy()
+    rng = getattr(estimator, "_rng", None)
+    state = None if rng is None else rng.get_state()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        if rng is not None:
+            rng.set_state(state)
+        raise
+
+
+def copies(weights: Array) -> tuple[npt.NDArray[np.intp], Array]:
+    """Return which rows to draw from evenly, and what each counts, with mean 1.
+
+    A row of c times the mean weight is there about c times, at least once, and its copies share its weight: at most
+    twice as many rows as before, none of them of more than three times the mean weight.
+    """
+    used = np.flatnonzero(weights)
+    times = np.maximum(1, np.rint(weights[used] / weights[used].mean())).astype(np.intp)
+    shared = np.repeat(weights[used] / times, times)
+    return np.repeat(used, times), shared / shared.mean()
+
+
+def run(
+    loss: Loss,
+    start: Array,
+    n: int,
+    *,
+    method: str | Method,
+    options: Mapping[str, Any] | None,
+    max_evals: int | None,
+    seed: int,
+) -> Result:
+    """Minimise a loss of n rows from a start."""
+    chosen = resolve(method, options)
+    budget = max(20 * n, 1000 * (loss.dim + 1)) if max_evals is None else max_evals
+    return minimize(_oracle(loss, chosen), start, chosen, max_evals=budget, rng=seed)
+
+
+def seed_from(rng: np.random.RandomState) -> int:
+    """Return the seed of a run."""
+    return int(rng.randint(np.iinfo(np.int32).max))
+
+
+def answer(result: Result, start: Array, *, stacklevel: int) -> Array:
+    """Return the weights that a run has found, those of the start if it diverged; warn if either is of no use."""
+    finite = bool(np.isfinite(result.x).all())
+    if not finite or not result.x.any():
+        what = "found no weights better than zero" if finite else "diverged, so that the weights stay as they were"
+        advice = "scale the features (StandardScaler), raise max_evals, or lower the regularisation or the step size"
+        warnings.warn(f"The run {what}: {advice}.", ConvergenceWarning, stacklevel=stacklevel + 1)
+    return result.x if finite else start
+
+
+def _oracle(loss: Loss, method: Method) -> FiniteSum:
+    """Return the form of the loss that the method runs fastest on."""
+    plain: FiniteSum = loss.oracle
+    try:
+        compiled = loss.compiled
+    except ImportError:
+        return plain
+    kernel = method.kernel(compiled)
+    return plain if isinstance(kernel, Refusal) else compiled
