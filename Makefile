@@ -66,5 +66,5 @@ browser: docs
 	$(BIN)/python -m pytest tests/site/browser.py
 
 clean:
-	rm -rf $(VENV) out build dist docs/api/generated docs/examples
+	rm -rf $(VENV) out build dist docs/api/generated docs/examples docs/sg_execution_times.rst
 	find src studies benchmarks -name "*.nb[ic]" -delete

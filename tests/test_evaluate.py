@@ -87,9 +87,14 @@ class Notes:
 
     def __init__(self) -> None:
         self.heard: list = []
+        self.calls = 0  # that there must have been
 
     def begun(self, first, rows):
         self.heard.append(("begun", first, rows))
+        self.calls += rows
+
+    def not_begun(self, rows):
+        self.calls -= rows
 
     def told(self, first, answer):
         self.heard.append(("told", first, answer.values.copy()))
@@ -452,6 +457,50 @@ def test_a_thread_that_hangs_is_left_alone_and_its_row_done_by_another(tmp_path,
         release.set()
 
 
+def test_a_row_has_the_timeout_however_many_rows_its_part_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(gather, "LATENCIES", 10**9)
+    monkeypatch.setattr(gather, "SHARE", 1)  # so that parts are large
+    f = Called(tmp_path, hang, rows=(13,), once=True)
+    with Evaluator(gs.Deterministic(f), 2, timeout=1.0) as evaluate:
+        evaluate(Query(X[20:]))
+        evaluate.deadline = time.monotonic() + 10.0  # half of what twenty rows would have
+        np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
+
+
+class SlowToArrive:
+    """A function whose worker needs a while before it can begin, as for imports."""
+
+    def __call__(self, x):
+        return value(x)
+
+    def __reduce__(self):
+        return arrived_slowly, ()
+
+
+def arrived_slowly():
+    time.sleep(1.0)
+    return SlowToArrive()
+
+
+def test_the_clock_of_a_part_starts_when_a_process_has_taken_it(monkeypatch):
+    monkeypatch.setattr(gather, "START_UP", 0.1)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda get=multiprocessing.get_context: get("spawn"))
+    with Evaluator(gs.Deterministic(SlowToArrive()), 2, timeout=0.3) as evaluate:
+        evaluate.deadline = time.monotonic() + 30.0
+        np.testing.assert_array_equal(evaluate(Query(X[:4])).values, expected(X[:4]))
+        assert evaluate.repeated == 0
+
+
+def test_the_clock_of_a_part_starts_when_a_thread_has_taken_it(monkeypatch):
+    monkeypatch.setattr(gather, "START_UP", 0.1)
+    with ThreadPoolExecutor(1) as pool, Evaluator(gs.Deterministic(value), pool, timeout=0.3) as evaluate:
+        pool.submit(time.sleep, 1.5)
+        given_up = []
+        monkeypatch.setattr(executor.Submitting, "give_up", lambda crew, ticket: given_up.append(ticket))
+        np.testing.assert_array_equal(evaluate(Query(X[:4])).values, expected(X[:4]))
+        assert given_up == []
+
+
 def test_threads_that_all_hang_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(gather, "LOOK", 0.2)
     release = threading.Event()
@@ -556,6 +605,18 @@ def test_when_the_time_is_up_what_is_in_flight_is_given_up(kind, tmp_path):
                 assert len(f.calls) == calls
 
 
+@pytest.mark.parametrize("trouble", [die, refuse, hang])
+def test_the_ledger_knows_of_every_call_whatever_broke_a_part_off(trouble, tmp_path):
+    f = Called(tmp_path, trouble, rows=(5,), once=True, pause=0.001)
+    notes = Notes()
+    with Evaluator(gs.Deterministic(f), 2) as evaluate:
+        evaluate(Query(X[20:]))  # so that parts of several rows are made
+        evaluate.deadline = time.monotonic() + 1.0
+        with suppress(ArithmeticError, TimeIsUp):
+            evaluate(Query(X), ledger=notes)
+    assert notes.calls == len(f.calls) - 20
+
+
 # ---------------------------------------------------------------------------------------------- nobody is left behind
 
 
@@ -586,6 +647,34 @@ def test_who_is_interrupted_leaves_no_process(tmp_path):
         assert evaluate.started == len(f.calls) < 40
     assert ended_and_not_collected() <= before
     assert children() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_program_that_a_function_started_ends_with_its_worker(tmp_path):
+    def program(x):
+        started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        (tmp_path / str(started.pid)).touch()
+        started.wait()
+
+    with Evaluator(gs.Deterministic(program), 2) as evaluate:
+        evaluate.deadline = time.monotonic() + 1.0
+        with pytest.raises(TimeIsUp):
+            evaluate(Query(X[:2]))
+    programs = [int(mark.name) for mark in tmp_path.iterdir()]
+    assert programs
+    for _ in range(100):
+        left = [pid for pid in programs if runs(pid)]
+        if not left:
+            break
+        time.sleep(0.05)
+    assert left == []
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def test_processes_start_when_there_is_work_for_them():

@@ -174,6 +174,25 @@ def test_a_run_that_takes_every_worker_with_it_is_named(tmp_path):
         gs.minimize_many(gs.Deterministic(deadly), starts, METHOD, seeds=[6, 7, 8], workers=2, retries=1, max_evals=50)
 
 
+def test_results_that_cannot_travel_are_one_sentence():
+    class Mine(gs.GFM):
+        """A method that only this function knows."""
+
+    with pytest.raises(TypeError, match="The answer of a worker cannot be sent from its process"):
+        gs.minimize_many(value, np.ones(2), Mine(0.01, 0.005), seeds=3, workers=2, max_evals=50)
+
+
+def test_ctrl_c_returns_the_runs_that_had_ended():
+    ended = []
+
+    def interrupting(index, result):
+        ended.append(index)
+        raise KeyboardInterrupt
+
+    runs = many(workers=2, done=interrupting)
+    assert len(runs) == len(ended) == 1
+
+
 def test_the_error_of_a_run_carries_the_run_so_far(tmp_path):
     calls = Calls(tmp_path, at=50, act=explode)
     with pytest.raises(OSError, match="gone") as caught:

@@ -64,9 +64,9 @@ for name, run in runs.items():
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for place, (name, run) in enumerate(runs.items(), start=1):
-    left.plot(run.history.nfev, run.history.monitor, color=f"C{place}", label=f"{name} loss")
+    left.plot(run.history.nfev / 1000, run.history.monitor, color=f"C{place}", label=f"{name} loss")
 left.axhline(np.linalg.norm(squares - truth), color="C0", ls="--", label="least squares")
-left.set(xlabel="values of one row's loss", ylabel="distance to the truth", yscale="log")
+left.set(xlabel="values of one row's loss, thousands", ylabel="distance to the truth", yscale="log")
 left.legend(fontsize="small")
 bins = np.linspace(-1.5, 1.5, 61)
 answers = {"least squares": squares, "absolute loss": runs["absolute"].x, "capped loss": runs["capped"].x}

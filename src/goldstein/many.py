@@ -213,7 +213,8 @@ def minimize_many(
     Returns
     -------
     ManyResults
-        A list of `Result` with `x`, `fun`, `nfev` and `history` stacked.
+        A list of `Result` with `x`, `fun`, `nfev` and `history` stacked. After Ctrl-C it holds the runs that had ended,
+        if any had.
 
     Examples
     --------
@@ -246,7 +247,11 @@ def minimize_many(
             # No run hangs however long it takes, and with a timeout none waits behind another one at a worker.
             gatherer = Gatherer(crew, math.inf, retries, evenly=False)
             query = Query(np.arange(len(wanted), dtype=float)[:, None])
-            gatherer.gather(query, [(0, len(wanted))], arrivals, None).run()
+            try:
+                gatherer.gather(query, [(0, len(wanted))], arrivals, None).run()
+            except KeyboardInterrupt:
+                if all(result is None for result in arrivals.results):
+                    raise
     return ManyResults(result for result in arrivals.results if result is not None)
 
 

@@ -118,7 +118,9 @@ def minimize(
         journal knows where to go on.
     timeout : float, optional
         Seconds that one evaluation may take; it is stopped and done again, `retries` times at most, and then counts as
-        failed. Needs `workers`.
+        failed. A number of processes as `workers` notices it within a second and twice that time; other workers only
+        when all evaluations that were handed out together have had theirs. Until the first answer has come, ten more
+        seconds are given. Needs `workers`.
     retries : int, optional
         How often an evaluation is done again that took its worker with it, or took too long.
     max_fail : int, optional

@@ -128,8 +128,8 @@ def _asked(results: Results) -> str:
     )
     eightieth = [name for name, its in sets.items() if _mean(its[EIGHTIETH]) < _mean(its["GFM"])]
     lines.append(
-        f"Given an eightieth, and the radius that is best for the whole budget, sift ends below tuned GFM at the whole "
-        f"budget on {', '.join(eightieth) or 'none'} (asked for: a9a)."
+        f"Given an eightieth, and the best radius of its grid, sift ends below tuned GFM at the whole budget on "
+        f"{', '.join(eightieth) or 'none'} (asked for: a9a, {'met' if 'a9a' in eightieth else 'missed'})."
     )
     return "\n".join(["What was asked of auto before it was written:\n", *(f"- {line}" for line in lines)])
 

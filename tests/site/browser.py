@@ -1,8 +1,8 @@
-"""Pages of the site in a real browser: wide and narrow, light and dark, nothing on the console, nothing in the way.
+"""Pages of the site, and a report, in a real browser: wide and narrow, light and dark, nothing wrong in any of them.
 
 Run by `make browser`, which builds the site first. Needs Chromium (`apt install chromium`; another place in CHROMIUM),
-the package playwright, and axe-core, whose `axe.min.js` the make target puts into `out/browser`. Screenshots are left
-in `out/browser`.
+the package playwright, and axe-core, whose `axe.min.js` the make target puts into `out/browser`, where screenshots are
+left, too.
 """
 
 import os
@@ -12,7 +12,10 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import goldstein as gs
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -24,11 +27,11 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or ""
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 PAGES = [
     "index",
+    "methods",
     "theory",
+    "examples/index",
     "examples/plot_stationarity",
     "api/generated/goldstein.minimize",
-    "methods",
-    "examples/index",
 ]
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 
@@ -52,41 +55,61 @@ def address():
 @pytest.fixture(scope="module")
 def browser():
     assert CHROMIUM, "no chromium was found; install it or give its place in CHROMIUM"
+    SHOTS.mkdir(parents=True, exist_ok=True)
     with playwright.sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield chromium
         chromium.close()
 
 
+def looked_at(tab, place, name, scheme, width):
+    """Go to a page, take its picture, and return what is wrong with it."""
+    wrong = []
+    tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    asked = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(place, wait_until="networkidle")
+    tab.screenshot(path=SHOTS / f"{name.replace('/', '-')}-{width}-{scheme}.png")
+    home = place.split("/")[2]
+    wrong += [f"{url} is fetched" for url in asked if home not in url and not url.startswith("data:")]
+    wide = tab.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    if wide > 0:
+        wrong.append(f"the page is {wide} pixels wider than the window")
+    tab.add_script_tag(path=str(AXE))
+    for one in tab.evaluate("async () => (await axe.run()).violations"):
+        if one["impact"] in ("serious", "critical"):
+            wrong.append(f"{one['help']}: {one['nodes'][0]['html'][:200]} ({len(one['nodes'])} places)")
+    return wrong
+
+
+@pytest.fixture
+def tab(browser, width, scheme):
+    wide, high = WIDTHS[width]
+    context = browser.new_context(viewport={"width": wide, "height": high}, color_scheme=scheme)
+    yield context.new_page()
+    context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_sound_in_a_browser(page, width, scheme, browser, address):
-    wide, high = WIDTHS[width]
-    context = browser.new_context(viewport={"width": wide, "height": high}, color_scheme=scheme)
-    tab = context.new_page()
-    said = []
-    asked = []
-    tab.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.on("request", lambda request: asked.append(request.url))
-    tab.goto(f"{address}/{page}.html", wait_until="networkidle")
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    tab.screenshot(path=SHOTS / f"{page.replace('/', '-')}-{width}-{scheme}.png")
+def test_a_page_is_sound_in_a_browser(page, width, scheme, tab, address):
+    assert looked_at(tab, f"{address}/{page}.html", page, scheme, width) == []
     assert tab.locator("html").get_attribute("data-theme") == scheme
-    assert said == []
-    assert [url for url in asked if not url.startswith((address, "data:"))] == []
-    room = tab.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-    assert room[0] <= room[1], f"the page is {room[0]} wide in a window of {room[1]}"
-    tab.add_script_tag(path=str(AXE))
-    found = tab.evaluate("async () => (await axe.run()).violations")
-    serious = [
-        f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]} ({len(one['nodes'])} places)"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
-    assert serious == [], "\n".join(serious)
-    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_report_is_sound_in_a_browser(width, scheme, tab, address):
+    res = gs.minimize(noisy, np.full(3, 4.0), max_evals=3_000, rng=0, stationarity=(0.5, 0.5))
+    res.report(BUILT / "report.html")
+    wrong = looked_at(tab, f"{address}/report.html", "report", scheme, width)
+    (BUILT / "report.html").unlink()
+    assert wrong == []
+
+
+noisy = gs.Seeded(lambda x, seed: float(np.abs(x - np.random.default_rng(seed).normal(1, 0.3, x.size)).sum()))
 
 
 def test_mathematics_is_set(browser, address):

@@ -93,7 +93,8 @@ class Evaluator:
     catch : tuple of exception types
         Exceptions that count as a failed evaluation.
     timeout : float, optional
-        Seconds that one evaluation may take. One that takes longer is given up and done again. Needs workers.
+        Seconds that one evaluation may take. One that takes longer is given up and done again; see Notes for when
+        that is noticed. Needs workers.
     retries : int, optional
         How often a row is done again that took its worker with it or took too long, before it counts as failed.
 
@@ -113,6 +114,10 @@ class Evaluator:
     a vectorised function gets one part a worker. A part that is lost is done again row by row; a row that took its
     worker with it 1 + `retries` times is NaN. Threads, and workers of other people's executors, cannot be stopped when
     they hang: they are left alone, and when none is left the run ends.
+
+    A process of this machine tells which row it is at: one that hangs is noticed within a second and twice the timeout.
+    Other workers do not, and a vectorised function has no single rows: there a part has the timeout of all its rows,
+    a second, and twice the longest delay that was seen. Until the first answer has come, ten more seconds are given.
 
     A program that uses mpi4py.futures is started by `mpiexec -n 1 python program.py`, or, where MPI starts no further
     processes, by `mpiexec -n 5 python -m mpi4py.futures program.py` for four workers.

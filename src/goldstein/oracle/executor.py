@@ -98,6 +98,12 @@ class Submitting:
         for future in list(self._futures.values()):
             future.cancel()
 
+    def begun(self, ticket: int) -> int | None:
+        """Return 0 for a part that somebody may be working on, of which no more is known; None while it waits."""
+        future = self._futures[ticket]
+        waits = hasattr(future, "running") and not future.running()
+        return None if waits else 0
+
     def give_up(self, ticket: int) -> int | None:
         """Cancel a part; one that is being worked on cannot be stopped, and its worker is missing from now on."""
         future = self._futures.pop(ticket, None)

@@ -85,11 +85,16 @@ def broken_off(ledger: Ledger, first: int, rows: int, started: int, before: Answ
 
 @dataclass
 class Flying:
-    """A part in flight, since when, and whether a worker was free for it."""
+    """A part in flight, since when, and whether a worker was free for it.
+
+    `begun` is how many of its rows were begun when that was last seen to change, at `moved`; None: nobody works on it.
+    """
 
     rows: Rows
     since: float
     free: bool
+    begun: int | None = None
+    moved: float = 0.0
 
     def __len__(self) -> int:
         return self.rows[1] - self.rows[0]
@@ -255,7 +260,7 @@ class Gathering:
             if flying is None:
                 continue
             if isinstance(end, Lost):
-                self._count(flying, end.begun)
+                self._not_begun(self._count(flying, end.begun))
                 self._lost(flying, end)
             elif end.error is not None:
                 self._count(flying, end.started)
@@ -285,13 +290,22 @@ class Gathering:
         if self.ledger is not None:
             self.ledger.told(first, answer)
 
-    def _count(self, flying: Flying, begun: int | None) -> None:
-        """Take note that rows were begun, all of a part when it is not known how many; and which of them again."""
+    def _count(self, flying: Flying, begun: int | None) -> int:
+        """Take note that rows were begun, all of a part when it is not known how many; and which of them again.
+
+        Return how many were not.
+        """
         rows = len(flying) if begun is None else begun
         first = flying.rows[0]
         times = self._begun[first : first + rows]
         self.gatherer.repeated += int(np.count_nonzero(times))
         times += 1
+        return len(flying) - rows
+
+    def _not_begun(self, rows: int) -> None:
+        """Tell the ledger that rows were not begun after all."""
+        if self.ledger is not None and rows > 0:
+            self.ledger.not_begun(rows)
 
     def _lost(self, flying: Flying, lost: Lost) -> None:
         """Do a part again, after a while when nothing else came back either."""
@@ -324,32 +338,49 @@ class Gathering:
         return False
 
     def _overdue(self, flying: Flying) -> float:
-        """Return the moment at which a part hangs."""
+        """Return the moment at which a part hangs; one that nobody works on does not."""
         gatherer = self.gatherer
         assert gatherer.timeout is not None
-        fresh = START_UP if gatherer.pace.slowest == 0.0 else LOOK + 2 * gatherer.pace.slowest
-        return flying.since + len(flying) * gatherer.timeout + fresh
+        if flying.begun is None:
+            return math.inf
+        row_is_known = flying.begun > 0 and not gatherer.evenly
+        rows = 1 if row_is_known else len(flying)
+        if gatherer.pace.slowest == 0.0:
+            slack = START_UP
+        else:
+            slack = 0.0 if row_is_known else LOOK + 2 * gatherer.pace.slowest
+        return flying.moved + rows * gatherer.timeout + slack
+
+    def _look(self, ticket: Any, flying: Flying, now: float) -> None:
+        """See how far a part is, if the crew can tell; if not, somebody has worked on it since it was put in flight."""
+        begun = self._crew.begun(ticket) if hasattr(self._crew, "begun") else 0
+        if begun != flying.begun:
+            flying.begun = begun
+            flying.moved = now if hasattr(self._crew, "begun") else flying.since
 
     def _give_up_what_hangs(self) -> None:
         if self.gatherer.timeout is None:
             return
         now = time.monotonic()
         for ticket, flying in list(self._flying.items()):
+            self._look(ticket, flying, now)
             if now < self._overdue(flying):
                 continue
             del self._flying[ticket]
             first, last = flying.rows
             log.warning("Rows %d to %d of a query took too long and are given up", first, last - 1)
-            self._count(flying, self._crew.give_up(ticket))
+            self._not_begun(self._count(flying, self._crew.give_up(ticket)))
             if not self._broken:
                 self._again_or_failed(flying)
 
     def _abandon(self) -> None:
         """Give up what is in flight, and count what was begun of it."""
+        rows = 0
         while self._flying:
             ticket = next(iter(self._flying))
             flying = self._flying.pop(ticket)
-            self._count(flying, self._crew.give_up(ticket))
+            rows += self._count(flying, self._crew.give_up(ticket))
+        self._not_begun(rows)  # last, since a ledger that cannot write raises
 
     def _raise(self) -> None:
         """Raise what the user's function raised, at the first of the rows where it did."""

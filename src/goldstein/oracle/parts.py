@@ -71,7 +71,11 @@ class Task:
 
 
 class Crew(Protocol):
-    """Workers, wherever they are; the `Evaluator` hands them parts and gathers what comes back."""
+    """Workers, wherever they are; the `Evaluator` hands them parts and gathers what comes back.
+
+    One that can tell how far a part is also has `begun(ticket)`: how many of its rows were begun by now, 0 when only
+    that is known that somebody works on it, None while nobody does.
+    """
 
     @property
     def size(self) -> int:

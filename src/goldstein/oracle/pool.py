@@ -66,8 +66,11 @@ class Worker:
         return int(self.numbers[BEGUN])
 
     def end(self) -> None:
-        """Stop it, whatever it is doing."""
+        """Stop it, whatever it is doing, and the programs that it has started."""
         if self.process.pid is not None:
+            if hasattr(os, "killpg") and self.process.exitcode is None:
+                with suppress(ProcessLookupError, PermissionError):  # it has no group of its own yet, or has just ended
+                    os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
             self.process.join()
         self.pipe.close()
@@ -139,6 +142,14 @@ class Pool:
                 self._bury(worker, "it was stopped")
                 return self.give_up(ticket)
         return 0
+
+    def begun(self, ticket: int) -> int | None:
+        """Return how many rows of a part were begun by now; None while no process works on it."""
+        for worker in self._workers:
+            if worker.parts and worker.parts[0][0] == ticket:
+                working = worker.numbers[TAKEN] > worker.answered and not worker.pipe.poll()
+                return int(worker.numbers[BEGUN]) if working else None
+        return None
 
     def close(self) -> None:
         """Let everybody go; whoever is busy is stopped."""
@@ -243,6 +254,8 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
     """Answer parts, one after the other, until nobody is there who wants them."""
     with suppress(ValueError):  # Ctrl-C is for the employer; not ignored, which programs started here would inherit
         signal.signal(signal.SIGINT, lambda number, frame: None)
+    if hasattr(os, "setsid"):
+        os.setsid()  # so that the programs that it starts can be ended with it
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
@@ -263,19 +276,18 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
         else:
             part.query.fresh = True  # nobody else has these arrays
             done = sendable(task(part, meter))
+        try:
+            message = pickle.dumps(done, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            words = f"The answer of a worker cannot be sent from its process ({type(error).__name__}: {error})."
+            done = Done(part.place, done.started, error=TypeError(words))
+            message = pickle.dumps(done, protocol=pickle.HIGHEST_PROTOCOL)
         if done.error is not None:  # then nobody needs what lies in the pipe
             numbers[RECALLED] = 1
-        if not _sent(pipe, done):
+        try:
+            pipe.send_bytes(message)
+        except OSError:  # nobody is there to take it
             return
-
-
-def _sent(pipe: connection.Connection, done: Done) -> bool:
-    """Send an outcome; whether there was anybody to take it."""
-    try:
-        pipe.send_bytes(pickle.dumps(done, protocol=pickle.HIGHEST_PROTOCOL))
-    except OSError:
-        return False
-    return True
 
 
 def _leave_with(sentinel: int) -> None:

@@ -76,7 +76,8 @@ class Result(OptimizeResult):
         Failed evaluations.
     nrepeat : int
         Evaluations that a machine lost (a worker that died or hung, a run that was killed) and that were done again;
-        the function was called `nfev + nrepeat` times.
+        the function was called `nfev + nrepeat` times, or fewer where it is not known what was begun (after a kill,
+        or in workers that are not our own).
     success : bool
         A criterion that the user set was reached. A budget that ran out is not success.
     status : Status
