@@ -188,7 +188,7 @@ def minimize(
     allowed = as_projection(bounds, projection, x.size)
     if isinstance(allowed, Box):
         _check_room(allowed, scale, chosen, x.size)
-        if allowed.fixed.any():
+        if allowed.fixed.any() and not chosen.needs.fixes:
             x = np.where(allowed.fixed, allowed.lower, x)
             scale = np.ones(x.size) if scale is None else scale
     if stationarity is not None:

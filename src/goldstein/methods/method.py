@@ -135,6 +135,8 @@ class Needs:
         another is lower by one.
     judging : float
         Share of the budget that goes into this choice; 0: half a percent for each candidate.
+    fixes : bool
+        It leaves variables alone whose bounds are equal; others see a function that does not depend on them.
     random_stop : callable or None
         `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
         the rule "random". None: that cannot be said beforehand.
@@ -158,6 +160,7 @@ class Needs:
     candidates: int = 1
     favourite: str = "start"
     judging: float = 0.0
+    fixes: bool = False
     random_stop: Callable[[np.random.Generator, int], int] | None = None
 
     def refusal(self, name: str, oracle: Oracle) -> str | None:

@@ -101,7 +101,7 @@ class Session:
         self.max_iter = max_iter
         self.output = output
         self._box = projection if isinstance(projection, Box) else None
-        if self._box is not None and x_scale is not None:
+        if self._box is not None and x_scale is not None and not self.needs.fixes:
             projection = self._box.opened()  # what is fixed is held by the way out of the run, see `_scaled`
         self.projection = projection if projection is None or x_scale is None else projection.scaled(x_scale)
         self.x_scale = x_scale
