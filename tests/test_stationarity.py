@@ -381,7 +381,7 @@ WITH_GRADIENT = gs.Deterministic(never, grad=never)
 NORM = {"oracle": SQUARE, "x": np.zeros(2), "delta": 0.1, "n": 10}
 HULL = {"oracle": WITH_GRADIENT, "x": np.zeros(2), "delta": 0.1, "n": 10}
 BAD = [
-    (smoothed_gradient_norm, NORM, {"oracle": np.abs}, "oracle such as"),
+    (smoothed_gradient_norm, NORM, {"oracle": 3}, "oracle such as"),
     (smoothed_gradient_norm, NORM, {"x": [[1.0]]}, "x must be a vector with at least one entry, got shape (1, 1)"),
     (smoothed_gradient_norm, NORM, {"x": [np.nan]}, "x must be finite"),
     (smoothed_gradient_norm, NORM, {"x": "here"}, "vector of real"),

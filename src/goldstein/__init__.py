@@ -98,8 +98,8 @@ _HOMES = {
     "goldstein.stationarity": "certify min_norm_hull smoothed_gradient_norm value_gap_bound",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-_HOME |= dict.fromkeys(("attack", "estimate", "methods", "oracle", "problems", "run", "stationarity"), "goldstein")
-_MODULES = {"smoothing", *(name for name, home in _HOME.items() if home == "goldstein")}
+_ROOMS = {"attack", "estimate", "methods", "oracle", "problems", "run", "stationarity"}
+_MODULES = {"smoothing", *_ROOMS, *(name for name, home in _HOME.items() if home == "goldstein")}
 
 
 def __dir__() -> list[str]:
@@ -109,7 +109,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # who reads types has the imports above, and is told of a name that is none
 
     def __getattr__(name: str) -> Any:
-        home = _HOME.get(name)
+        home = "goldstein" if name in _ROOMS else _HOME.get(name)
         if home is None:
             raise AttributeError(f"module 'goldstein' has no attribute {name!r}")
         value = import_module(f"{home}.{name}") if name in _MODULES else getattr(import_module(home), name)

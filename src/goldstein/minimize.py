@@ -318,7 +318,7 @@ def _check_room(box: Box, scale: Array | None, method: Method, d: int) -> None:
     """Refuse a method that looks farther around its points than a box has room for."""
     reach = method.needs.reach
     inside = box.opened() if scale is None else box.opened().scaled(scale)
-    if inside.holds(reach):
+    if method.needs.fixes or inside.holds(reach):
         return
     widths = np.broadcast_to(np.asarray(inside.upper) - np.asarray(inside.lower), d)
     narrowest = int(np.argmin(widths))

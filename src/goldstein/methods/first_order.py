@@ -193,7 +193,8 @@ class FirstOrder(Method):
         """Return the needs of a method that takes gradients, with this source of them."""
         if self.gradients == "oracle":
             return replace(needs, gradients=True)
-        return replace(needs, replay="evaluates the same ξ at several points", reach=max(needs.reach, self._radius))
+        reach = max(needs.reach, self._radius)
+        return replace(needs, replay="evaluates the same ξ at several points", reach=reach, fixes=True)
 
     @classmethod
     def _affordable(cls, scale: Scale, given: Mapping[str, Any]) -> int:

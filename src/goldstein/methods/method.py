@@ -136,7 +136,8 @@ class Needs:
     judging : float
         Share of the budget that goes into this choice; 0: half a percent for each candidate.
     fixes : bool
-        It leaves variables alone whose bounds are equal; others see a function that does not depend on them.
+        It keeps to a box however narrow, and leaves variables alone whose bounds are equal; other methods see a
+        function that does not depend on those.
     random_stop : callable or None
         `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
         the rule "random". None: that cannot be said beforehand.
