@@ -6,19 +6,23 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-STUDIES := study-svm study-attack study-lenet study-scaling study-defaults study-bars study-peers
+STUDIES := study-svm study-attack study-lenet study-scaling study-defaults study-bars study-peers study-why
 # What tells most in little time: two minutes on two cores.
 QUICK := arguments layers golden algorithms minimize budget failures attack smoothing docs
-.PHONY: help venv demo demo-attack check test lint bench docs browser clean $(STUDIES)
+# What the versions of numpy, scipy, numba and scikit-learn may break.
+OLDEST := arguments algorithms minimize budget manners compiled sift sklearn report plot cli_commands
+.PHONY: help venv demo demo-attack check test wheel oldest lint bench docs browser clean $(STUDIES)
 
 help:
 	@echo "make demo   run the main job on data that comes inside scikit-learn; leaves a table and a figure in out/demo"
 	@echo "make demo-attack   attack a small network on digits that come inside scikit-learn"
 	@echo "make check  style, types and the quick tests, within two minutes"
 	@echo "make test   run the tests"
+	@echo "make wheel  build the wheel and try it in an environment of its own; EXTRAS=\"torch ray\" tries these extras"
+	@echo "make oldest some tests with the oldest versions that are allowed"
 	@echo "make lint   style, format and strict types"
 	@echo "make bench  speed, as ratios measured in one run"
-	@echo "make study-svm, study-attack, study-lenet, study-scaling, study-defaults, study-bars, study-peers"
+	@echo "make study-svm, study-attack, study-lenet, study-scaling, study-defaults, study-bars, study-peers, study-why"
 	@echo "            run an experiment, such as make study-svm ARGS=--quick"
 	@echo "make docs   the documentation site in out/docs, gallery included"
 	@echo "make browser   look at the site in Chromium, which must be installed, as must npm"
@@ -43,6 +47,15 @@ check: lint
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
 
+wheel: $(STAMP)
+	$(BIN)/python tests/check_wheel.py $(EXTRAS)
+
+oldest: $(STAMP)
+	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(VENV)-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[compiled,sklearn,plot,report,cli]" pytest pytest-benchmark hypothesis
+	$(VENV)-oldest/bin/python -m pytest $(OLDEST:%=tests/test_%.py)
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -66,5 +79,5 @@ browser: docs
 	$(BIN)/python -m pytest tests/site/browser.py
 
 clean:
-	rm -rf $(VENV) out build dist docs/api/generated docs/examples docs/sg_execution_times.rst
+	rm -rf $(VENV) $(VENV)-oldest out build dist docs/api/generated docs/examples docs/sg_execution_times.rst
 	find src studies benchmarks -name "*.nb[ic]" -delete

@@ -67,3 +67,31 @@ def test_the_walk_of_a_call_names_files_and_functions_that_are_there():
         for part in function.split("."):
             if part != "__call__":
                 assert re.search(rf"(def|class) {part}\b", FILES[file]), f"{function} is not in {file}"
+
+
+def test_the_oldest_versions_are_those_that_are_allowed():
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = re.findall(
+        r"^([a-z0-9-]+)==([0-9.]+)$", (root / "constraints-oldest.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    oldest = {name: version.split(".") for name, version in pins}
+    extras = project["optional-dependencies"]
+    tried = [
+        *project["dependencies"],
+        *(need for name in ("compiled", "sklearn", "plot", "report", "cli") for need in extras[name]),
+    ]
+    allowed = dict(need.split(">=") for need in tried)
+    assert oldest.keys() == allowed.keys()
+    for name, version in allowed.items():
+        parts = version.split(".")
+        assert oldest[name][: len(parts)] == parts
+        assert set(oldest[name][len(parts) :]) <= {"0"}
+
+
+def test_every_extra_has_its_use_in_the_check_of_the_wheel():
+    import check_wheel
+
+    root = Path(__file__).parents[1]
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert check_wheel.USES.keys() == extras.keys() - {"all"}
