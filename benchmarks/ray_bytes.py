@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,18 +23,17 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import numpy as np
 import ray
-from ray.cluster_utils import Cluster
 
 import goldstein as gs
 from goldstein.methods.method import Context
 from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.ray import Crew
+from tests.ray_cluster import IP, small_cluster
 
 D = 100_000
 BATCH = 64
 ITERATIONS = 10
 MOST = 3 * D * 8
-IP = "127.0.0.2"  # what Ray takes for another machine, and nobody else sees
 FILE = Path(__file__).parent.parent / "results" / "ray_bytes.json"
 METHODS = {
     "gfm": gs.GFM(0.1, 1e-3, BATCH),
@@ -49,18 +46,11 @@ METHODS = {
 @contextmanager
 def two_nodes() -> Iterator[Crew]:
     """Yield a crew on the second of two nodes, who has answered once."""
-    place = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    quiet = {"node_ip_address": IP, "include_dashboard": False, "temp_dir": place}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **quiet})
-    store = 2**29
-    cluster.add_node(num_cpus=2, resources={"second": 1}, node_ip_address=IP, object_store_memory=store)
-    try:
+    with small_cluster(0) as cluster:
+        store = 2**29
+        cluster.add_node(num_cpus=2, resources={"second": 1}, node_ip_address=IP, object_store_memory=store)
         with Crew(cluster.address, 2, options={"resources": {"second": 0.01}}) as crew:
             yield crew
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def received() -> int:

@@ -173,7 +173,7 @@ def workers(request):
         with ProcessPoolExecutor(2) as pool:
             yield pool
     elif kind == "loky":
-        yield loky.get_reusable_executor(2)
+        yield loky.get_reusable_executor(2, timeout=600)
     elif kind == "dask":
         yield request.getfixturevalue("cluster")
     elif kind == "dask in this process":
@@ -316,7 +316,7 @@ def unsendable(x):
 
 @pytest.mark.parametrize("kind", ["int", "loky"])
 def test_an_exception_that_cannot_travel_is_put_into_words(kind):
-    workers = 2 if kind == "int" else loky.get_reusable_executor(2)
+    workers = 2 if kind == "int" else loky.get_reusable_executor(2, timeout=600)
     with Evaluator(gs.Deterministic(unsendable), workers) as evaluate:
         with pytest.raises(RuntimeError, match="Unsendable: one and two") as raised:
             evaluate(Query(X))
@@ -720,7 +720,7 @@ def test_the_task_is_packed_once(kind, request, monkeypatch):
     threads = ThreadPoolExecutor(2)
     processes = ProcessPoolExecutor(2)
     list(processes.map(abs, range(20)))  # they run before the task is there, so that they cannot inherit it
-    workers = {"threads": threads, "processes": processes, "loky": loky.get_reusable_executor(2)}.get(kind)
+    workers = {"threads": threads, "processes": processes, "loky": loky.get_reusable_executor(2, timeout=600)}.get(kind)
     if kind == "cluster":
         workers = request.getfixturevalue("cluster")
     if kind in ("fork", "spawn"):

@@ -1,10 +1,8 @@
 """Ray: the same answer from actors that die, hang and are replaced, on a small cluster on this machine."""
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -12,29 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ray
-from ray.cluster_utils import Cluster
 
 import goldstein as gs
 from goldstein.oracle.parts import Done, Lost, Part, Task
 from goldstein.oracle.ray import SMALL, Crew, Resident
+from ray_cluster import IP, small_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
 ACTORS = 3
-IP = "127.0.0.2" if sys.platform == "linux" else None  # what Ray takes for another machine, and nobody else sees
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # no actor could import it
-    place = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short, for it holds sockets
-    quiet = {"node_ip_address": IP, "include_dashboard": False, "temp_dir": place}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": ACTORS + 2, **quiet})
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
-    shutil.rmtree(place, ignore_errors=True)
+    with small_cluster(ACTORS + 2) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
