@@ -9,6 +9,7 @@ import pytest
 import goldstein as gs
 from goldstein.criterion import Criterion
 from goldstein.oracle import Query
+from goldstein.oracle.coordinates import Coordinates
 from goldstein.run.session import Session
 from goldstein.stationarity import certify, min_norm_hull, norm, smoothed_gradient_norm
 from goldstein.stop import Stationary, Target
@@ -232,8 +233,10 @@ class Listening(Criterion):
 @pytest.mark.parametrize("method", [gs.GFM(0.1, 1e-12), gs.O2NC(delta=0.1, block_length=5)], ids=lambda m: m.name)
 def test_queries_outside_are_not_scaled(method):
     """Points and gradients of a criterion are in the coordinates of x, those of the method in x / 10."""
-    oracle, x, scale, criterion = l1(), np.array([1.0, -2.0]), np.array([10.0, 10.0]), Listening()
-    session = Session(method, x, oracle, rng=np.random.default_rng(0), max_evals=50, stop=[criterion], x_scale=scale)
+    oracle, x, criterion = l1(), np.array([10.0, -20.0]), Listening()
+    scaled = Coordinates(x, scale=np.array([10.0, 10.0]))
+    rng = np.random.default_rng(0)
+    session = Session(method, x, oracle, rng=rng, max_evals=50, stop=[criterion], coordinates=scaled)
     play, asked = session.play(), []
     query = next(play)
     while len(asked) < 4:

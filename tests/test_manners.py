@@ -195,10 +195,58 @@ def test_a_fixed_variable_does_not_keep_the_others_from_moving():
         assert res.x[1] == 7.0
 
 
-def test_all_variables_may_be_fixed():
-    res = gs.minimize(value, [0.0, 0.0], bounds=[(1, 1), (2, 2)], max_evals=200, rng=0)
+@pytest.mark.parametrize("method", ["auto", "bfgs", "gfm", gs.GFM(0.1, 0.1)])
+def test_all_variables_may_be_fixed(method):
+    calls = []
+    bounds = [(1, 1), (2, 2)]
+    res = gs.minimize(lambda x: calls.append(x) or value(x), [0.0, 0.0], method, bounds=bounds, max_evals=200, rng=0)
     np.testing.assert_array_equal(res.x, [1.0, 2.0])
     assert res.fun == 3.0
+    assert res.status is gs.Status.FINISHED
+    assert "All variables are fixed by their bounds" in res.message
+    assert len(calls) == res.nfev <= 5
+
+
+@pytest.mark.parametrize("scale", [None, [1.0, 5.0, 2.0, 3.0]])
+@pytest.mark.parametrize(
+    "method", ["auto", "bfgs", "cma", "gfm", "gfm+", "two-point", "zo-o2nc", gs.PINGD(0.1, 0.1, gradients="sift")]
+)
+def test_a_run_with_fixed_variables_is_the_run_without_them(method, scale):
+    """To the last bit: they cost nothing."""
+    held = np.array([7.0, -3.0])
+
+    def fewer(x):
+        return value(x, 0.35)
+
+    def all_of_them(x):
+        np.testing.assert_array_equal(x[[1, 3]], held)
+        return fewer(x[[0, 2]])
+
+    bounds = [(None, None), (7, 7), (None, None), (-3, -3)]
+    res = gs.minimize(all_of_them, [0.9, 0.0, 0.2, 9.0], method, bounds=bounds, x_scale=scale, max_evals=600, rng=0)
+    scale = None if scale is None else scale[::2]
+    alone = gs.minimize(fewer, [0.9, 0.2], method, x_scale=scale, max_evals=600, rng=0)
+    np.testing.assert_array_equal(res.x[[0, 2]], alone.x)
+    np.testing.assert_array_equal(res.x[[1, 3]], held)
+    assert (res.fun, res.nfev, res.nit) == (alone.fun, alone.nfev, alone.nit)
+
+
+def test_gradients_of_fixed_variables_are_left_out():
+    def slope(x):
+        return np.sign(x - 0.35)
+
+    oracle = gs.Deterministic(lambda x: value(x, 0.35), grad=slope)
+    res = gs.minimize(oracle, [0.9, 0.2, 5.0], gs.PINGD(0.05, 0.1), bounds=[(None, None)] * 2 + [(4, 4)], rng=0)
+    assert res.success
+    assert res.x[2] == 4.0
+    assert np.abs(res.x[:2] - 0.35).max() < 0.06
+
+
+@pytest.mark.parametrize("name", ["gfm", "zo-o2nc", "two-point"])
+def test_a_start_at_a_bound_does_not_look_like_a_kink(name):
+    """Probes to both sides of x0 would be cut there, however near, and steps of 1e-9 be chosen."""
+    res = gs.minimize(value, [0.0, 0.0, 0.0], name, args=(0.35,), bounds=[(0, 1)] * 3, max_evals=3000, rng=0)
+    assert res.fun < 0.2 * value(np.zeros(3), 0.35)
 
 
 def test_a_run_with_a_fixed_variable_goes_on_from_its_journal(tmp_path):

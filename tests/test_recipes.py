@@ -12,7 +12,7 @@ from goldstein.estimate.smoothing import noted_ball, noted_sphere
 from goldstein.estimate.stream import NORMAL, NUMBERS, UNIFORM, drawn
 from goldstein.methods import resolve
 from goldstein.methods.cma import BlockCMA
-from goldstein.projection import Box
+from goldstein.projection import Box, coordinates_of
 from goldstein.run.drive import drive
 from goldstein.run.session import Session
 from goldstein.state import BIT_GENERATORS
@@ -53,7 +53,12 @@ ORACLES = {
     "seeded": gs.Seeded(lambda x, seed: float(np.abs(x - np.random.default_rng(seed).normal(size=x.size)).sum())),
 }
 SCALES = {"unscaled": None, "scaled": 10.0 ** np.linspace(-1, 1, D) / 3}
-BOXES = {"free": None, "box": Box(np.linspace(-1.1, -0.2, D), np.linspace(0.4, 1.9, D)), "interval": Box(-1.0, 1.0)}
+BOXES = {
+    "free": None,
+    "box": Box(np.linspace(-1.1, -0.2, D), np.linspace(0.4, 1.9, D)),
+    "interval": Box(-1.0, 1.0),
+    "fixed": Box([-1.0] * (D - 2) + [0.3, -np.inf], [1.0] * (D - 2) + [0.3, np.inf]),
+}
 
 
 def same(one, other):
@@ -99,12 +104,12 @@ def run(method, oracle, recipes, scale=None, box=None, rng=3, evals=400, x0=None
     x0 = np.full(D, 0.2) if x0 is None else x0
     session = Session(
         resolve(method, None),
-        x0 if scale is None else x0 / scale,
+        x0,
         oracle,
         rng=np.random.default_rng(rng),
         max_evals=evals,
         projection=box,
-        x_scale=scale,
+        coordinates=coordinates_of(x0, scale, box),
         recipes=recipes,
     )
     checking = Checking(oracle)

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from goldstein import arguments
 from goldstein.methods import Method, resolve
 from goldstein.oracle import Array, Deterministic, Oracle
+from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.output import OUTPUTS
-from goldstein.projection import Box, Projection, as_projection
+from goldstein.projection import Box, Projection, as_projection, coordinates_of, seen
 from goldstein.run import call
 from goldstein.run.journal import Journal
 from goldstein.run.progress import Bar
@@ -186,11 +187,8 @@ def minimize(
             f"{chosen.name} asks for no value of the points that it offers, so it cannot tell which is best."
         )
     allowed = as_projection(bounds, projection, x.size)
-    if isinstance(allowed, Box):
-        _check_room(allowed, scale, chosen, x.size)
-        if allowed.fixed.any() and not chosen.needs.fixes:
-            x = np.where(allowed.fixed, allowed.lower, x)
-            scale = np.ones(x.size) if scale is None else scale
+    coordinates = coordinates_of(x, scale, allowed)
+    _check_room(seen(allowed, coordinates), coordinates, chosen)
     if stationarity is not None:
         pair = list(stationarity) if isinstance(stationarity, Iterable) else []
         if len(pair) != 2:
@@ -248,12 +246,12 @@ def minimize(
     def session(x: Array, oracle: Oracle, *, stage_notes: list[str], **stage: Any) -> Session:
         return Session(
             chosen,
-            x if scale is None else x / scale,
+            x,
             oracle,
             stop=criteria,
             output=output,
             projection=allowed,
-            x_scale=scale,
+            coordinates=coordinates,
             callback=callback,
             monitor=monitor,
             journal=kept,
@@ -314,19 +312,20 @@ def _as_oracle(fun: Any, args: Any) -> Oracle:
     return Deterministic(fun, given)
 
 
-def _check_room(box: Box, scale: Array | None, method: Method, d: int) -> None:
+def _check_room(box: Projection | None, coordinates: Coordinates | None, method: Method) -> None:
     """Refuse a method that looks farther around its points than a box has room for."""
     reach = method.needs.reach
-    inside = box.opened() if scale is None else box.opened().scaled(scale)
-    if method.needs.fixes or inside.holds(reach):
+    if not isinstance(box, Box) or method.needs.narrow or box.holds(reach):
         return
-    widths = np.broadcast_to(np.asarray(inside.upper) - np.asarray(inside.lower), d)
+    widths = np.atleast_1d(np.asarray(box.upper) - np.asarray(box.lower))
     narrowest = int(np.argmin(widths))
     room = float(widths[narrowest]) / 2
-    unit = "" if scale is None else " in x / x_scale"
+    free = None if coordinates is None else coordinates.free
+    place = narrowest if free is None else int(free[narrowest])
+    unit = "" if coordinates is None or coordinates.scale is None else " in x / x_scale"
     raise ValueError(
         f"{method.name} asks for values up to delta = {reach:.6g} from its points, but the bounds of coordinate "
-        f"{narrowest} leave only {room:.6g} to each side of their middle{unit}: give it a smaller delta, or use "
+        f"{place} leave only {room:.6g} to each side of their middle{unit}: give it a smaller delta, or use "
         '"auto", which keeps to any bounds.'
     )
 

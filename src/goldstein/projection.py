@@ -16,6 +16,7 @@ from scipy.optimize import Bounds
 
 from goldstein import arguments
 from goldstein.oracle import Array
+from goldstein.oracle.coordinates import Coordinates
 
 
 @runtime_checkable
@@ -37,7 +38,7 @@ class Box:
     """The box lower ≤ x ≤ upper; infinite sides allowed.
 
     Where a side is narrower than twice the margin, the iterate stays at its middle and x ± δw may leave the box;
-    `minimize` refuses such a δ, and lets variables whose bounds are equal run free inside, where F does not see them.
+    `minimize` refuses such a δ. Variables whose bounds are equal are no variables of its run.
 
     Parameters
     ----------
@@ -93,18 +94,6 @@ class Box:
     def holds(self, margin: float) -> bool:
         lower, upper = self._inside(margin)
         return bool((lower <= upper).all())
-
-    @property
-    def fixed(self) -> npt.NDArray[np.bool_]:
-        """Which coordinates have one value only."""
-        same: npt.NDArray[np.bool_] = np.asarray(self.lower) == np.asarray(self.upper)
-        return same
-
-    def opened(self) -> Box:
-        """Return the box without the sides that have one value only, which have no room for any margin."""
-        if not self.fixed.any():
-            return self
-        return Box(np.where(self.fixed, -np.inf, self.lower), np.where(self.fixed, np.inf, self.upper))
 
     def scaled(self, scale: Array) -> Box:
         return Box(np.asarray(self.lower) / scale, np.asarray(self.upper) / scale)
@@ -309,6 +298,31 @@ def _box(bounds: Any, d: int) -> Box:
     if np.shape(box.lower) not in ((), (1,), (d,)):
         raise ValueError(f"bounds have {np.size(box.lower)} entries for {d} coordinates.")
     return box
+
+
+def coordinates_of(x: Array, scale: Array | None, allowed: Projection | None) -> Coordinates | None:
+    """Return the coordinates of a run from x: without what bounds fix, and in units of `scale`; None: x as it is."""
+    if not isinstance(allowed, Box):
+        return None if scale is None else Coordinates(x, scale=scale)
+    lower = np.broadcast_to(np.asarray(allowed.lower), x.shape)
+    upper = np.broadcast_to(np.asarray(allowed.upper), x.shape)
+    free = np.flatnonzero(lower < upper)
+    if free.size == x.size:
+        return None if scale is None else Coordinates(x, scale=scale, bounds=(lower, upper))
+    return Coordinates(np.clip(x, lower, upper), free, None if scale is None else scale[free], (lower, upper))
+
+
+def seen(allowed: Projection | None, coordinates: Coordinates | None) -> Projection | None:
+    """Return an allowed set as a run in these coordinates sees it; None: it may go everywhere."""
+    if allowed is None or coordinates is None:
+        return allowed
+    if not isinstance(allowed, Box):
+        return allowed if coordinates.scale is None else allowed.scaled(coordinates.scale)
+    lower = coordinates.inside(np.broadcast_to(np.asarray(allowed.lower), coordinates.whole.shape))
+    upper = coordinates.inside(np.broadcast_to(np.asarray(allowed.upper), coordinates.whole.shape))
+    if coordinates.free is not None and np.isinf(lower).all() and np.isinf(upper).all():
+        return None
+    return Box(lower, upper)
 
 
 def described(projection: Projection | None) -> Any:

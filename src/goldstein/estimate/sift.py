@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from goldstein.estimate.stream import UNIFORM, Stream, drawn
 from goldstein.oracle import DOUBLE, Array, Query, Samples
-from goldstein.oracle.recipe import Bounds, Joined, Recipe
+from goldstein.oracle.coordinates import Bounds
+from goldstein.oracle.recipe import Joined, Recipe
 from goldstein.state import MADE_AGAIN, State
 
 Whole = npt.NDArray[np.int64]

@@ -222,7 +222,7 @@ class BFGS(Method):
 
     @property
     def needs(self) -> Needs:
-        return Needs(fixes=True, exact=True, random_stop=any_iterate)
+        return Needs(exact=True, random_stop=any_iterate)
 
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> BFGS:

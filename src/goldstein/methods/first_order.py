@@ -21,7 +21,7 @@ from goldstein.estimate.smoothing import Along, noted_ball
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.norms import norms
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query, Samples
-from goldstein.oracle.recipe import Adapted, Joined
+from goldstein.oracle.recipe import Clipped, Joined
 from goldstein.oracle.tally import evidence
 from goldstein.projection import Box
 from goldstein.state import State
@@ -194,7 +194,7 @@ class FirstOrder(Method):
         if self.gradients == "oracle":
             return replace(needs, gradients=True)
         reach = max(needs.reach, self._radius)
-        return replace(needs, replay="evaluates the same ξ at several points", reach=reach, fixes=True)
+        return replace(needs, replay="evaluates the same ξ at several points", reach=reach, narrow=True)
 
     @classmethod
     def _affordable(cls, scale: Scale, given: Mapping[str, Any]) -> int:
@@ -278,7 +278,7 @@ class FirstOrder(Method):
         walk = sift.walk(y, unit, h, bounds)
         if directions is not None and stream is not None:
             starts = [Along(x, away, directions.rows(row, row + 1)) for row, x in enumerate(query.points)]
-            base = Adapted(Joined(starts), bounds=bounds)
+            base = Joined(starts) if bounds is None else Clipped(Joined(starts), bounds)
             walk.origin = sift.Origin(base, [stream.rows(row, row + 1) for row in range(k)], h, bounds)
         return Begun(query, sift.Sift.of(walk, query.samples, roundoff=sifted.roundoff), h)
 

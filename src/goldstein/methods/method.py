@@ -125,6 +125,8 @@ class Needs:
         The steps depend on where the run will end.
     reach : float
         How far queries lie from the iterate (δ).
+    narrow : bool
+        Its queries keep to a box however narrow, though they reach farther in the open.
     output : str
         The rule by which the answer is chosen unless the user chooses another: "last", "random", "average", or
         "choice" among the candidates of the last step, on common fresh samples.
@@ -135,9 +137,6 @@ class Needs:
         another is lower by one.
     judging : float
         Share of the budget that goes into this choice; 0: half a percent for each candidate.
-    fixes : bool
-        It keeps to a box however narrow, and leaves variables alone whose bounds are equal; other methods see a
-        function that does not depend on those.
     random_stop : callable or None
         `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
         the rule "random". None: that cannot be said beforehand.
@@ -157,11 +156,11 @@ class Needs:
     exact: bool = False
     horizon: bool = False
     reach: float = 0.0
+    narrow: bool = False
     output: str = "last"
     candidates: int = 1
     favourite: str = "start"
     judging: float = 0.0
-    fixes: bool = False
     random_stop: Callable[[np.random.Generator, int], int] | None = None
 
     def refusal(self, name: str, oracle: Oracle) -> str | None:

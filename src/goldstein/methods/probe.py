@@ -100,6 +100,8 @@ class Probe(State):
         xi = None if context.sample is None else context.sample(context.rng, k)
         directions, origin = noted_sphere(context.rng, k, d, context.recipes)
         w = self.radius * directions
+        if context.project is not None and context.project.holds(self.radius):
+            x0 = context.project(x0, self.radius)  # beside a bound, which would look like a kink
         points = np.concatenate([x0 + w, x0 - w, np.tile(x0, (k, 1))])
         recipe = None
         if context.project is not None:

@@ -227,7 +227,7 @@ class Sift(Method):
             replay="evaluates the same ξ at several points",
             horizon=self.decay > 0 or self.cap is None,
             reach=self.rho,
-            fixes=True,
+            narrow=True,
             random_stop=any_iterate,
         )
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.oracle.recipe import Adapted, Bounds, Recipe, adapted
+from goldstein.oracle.coordinates import Coordinates
+from goldstein.oracle.recipe import Outside, Recipe
 from goldstein.oracle.tally import DOUBLE, Array, Tally
 
 Samples = npt.NDArray[Any]
@@ -70,10 +71,10 @@ class Query:
         samples = None if self.samples is None else self.samples.copy()
         return Query(self.points.copy(), samples, self.order, self.cut, fresh=True)
 
-    def scaled(self, scale: Array, bounds: Bounds | None = None) -> Query:
-        """Return the same query in the coordinates x · scale, its points moved into bounds."""
-        recipe = None if self.recipe is None else Adapted(self.recipe, scale, bounds)
-        return Query(adapted(self.points, scale, bounds), self.samples, self.order, self.cut, recipe=recipe)
+    def outside(self, coordinates: Coordinates) -> Query:
+        """Return a query of a run as the user sees it."""
+        recipe = None if self.recipe is None else Outside(self.recipe, coordinates)
+        return Query(coordinates.outside(self.points), self.samples, self.order, self.cut, recipe=recipe)
 
 
 @dataclass(eq=False)
@@ -95,9 +96,9 @@ class Answer:
         """Return what counting needs to know of the values; `precise`: their precision is known already."""
         return Tally.of(self.values, self.roundoff, precise=precise)
 
-    def rescaled(self, scale: Array) -> Answer:
-        """Return gradients in the coordinates x / scale."""
-        return Answer(self.values * scale, self.roundoff)
+    def inside(self, coordinates: Coordinates) -> Answer:
+        """Return gradients of the user's as the run sees them."""
+        return Answer(coordinates.slopes(self.values), self.roundoff)
 
     def joined(self, others: Sequence[Answer]) -> Answer:
         """Return this answer and those to the rows that follow as one."""

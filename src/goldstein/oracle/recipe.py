@@ -12,9 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
+from goldstein.oracle.coordinates import Bounds, Coordinates
 from goldstein.oracle.tally import Array
-
-Bounds = tuple[Array, Array]
 
 
 class Recipe(Protocol):
@@ -71,27 +70,34 @@ class Joined:
 
 
 @dataclass(frozen=True, eq=False)
-class Adapted:
-    """The points of a recipe in the coordinates x · scale, and moved into bounds; without either where it is None."""
+class Clipped:
+    """The points of a recipe, moved into bounds."""
 
     recipe: Recipe
-    scale: Array | None = None
-    bounds: Bounds | None = None
+    bounds: Bounds
 
     def __len__(self) -> int:
         return len(self.recipe)
 
-    def rows(self, first: int, last: int) -> Adapted:
+    def rows(self, first: int, last: int) -> Clipped:
         return replace(self, recipe=self.recipe.rows(first, last))
 
     def points(self) -> Array:
-        return adapted(self.recipe.points(), self.scale, self.bounds)
+        return np.clip(self.recipe.points(), *self.bounds)
 
 
-def adapted(points: Array, scale: Array | None, bounds: Bounds | None) -> Array:
-    """Return points in the coordinates x · scale, moved into bounds."""
-    if scale is not None:
-        points = points * scale
-    if bounds is None:
-        return points
-    return np.clip(points, *bounds, out=None if scale is None else points)
+@dataclass(frozen=True, eq=False)
+class Outside:
+    """The points of a recipe of a run, as the user sees them."""
+
+    recipe: Recipe
+    coordinates: Coordinates
+
+    def __len__(self) -> int:
+        return len(self.recipe)
+
+    def rows(self, first: int, last: int) -> Outside:
+        return replace(self, recipe=self.recipe.rows(first, last))
+
+    def points(self) -> Array:
+        return self.coordinates.outside(self.recipe.points())

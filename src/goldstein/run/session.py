@@ -20,8 +20,9 @@ from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
 from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Refusal, Step
 from goldstein.oracle import DOUBLE, Answer, Array, Oracle, Query, Tally, Unreplayable
+from goldstein.oracle.coordinates import Coordinates
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
-from goldstein.projection import Box, Projection, described
+from goldstein.projection import Box, Projection, described, seen
 from goldstein.run.closing import Closing
 from goldstein.run.history import History, Lookout, Recorder
 from goldstein.run.interrupts import Interrupts
@@ -52,6 +53,8 @@ class Session:
         The oracle is a function of which nothing is known: it is asked twice at x0 to see whether it is noisy.
     aux : Generator, optional
         Random numbers for what does not move x; None: fixed by the state of `rng`, but not drawn from it.
+    coordinates : Coordinates, optional
+        In which variables and units the run happens; None: in the user's own. `x0` and `projection` are the user's.
     estimating : bool
         Whether f is estimated at the answer on fresh ξ in the end.
     catching : bool
@@ -77,7 +80,7 @@ class Session:
         stop: Sequence[Criterion] = (),
         output: str | None = None,
         projection: Projection | None = None,
-        x_scale: Array | None = None,
+        coordinates: Coordinates | None = None,
         callback: Callable[[Result], Any] | None = None,
         monitor: Callable[[Array], float] | None = None,
         journal: Journal | None = None,
@@ -100,11 +103,9 @@ class Session:
         self.max_evals = max_evals
         self.max_iter = max_iter
         self.output = output
-        self._box = projection if isinstance(projection, Box) else None
-        if self._box is not None and x_scale is not None and not self.needs.fixes:
-            projection = self._box.opened()  # what is fixed is held by the way out of the run, see `_scaled`
-        self.projection = projection if projection is None or x_scale is None else projection.scaled(x_scale)
-        self.x_scale = x_scale
+        self.allowed = projection
+        self.projection = seen(projection, coordinates)
+        self.coordinates = coordinates
         self.callback = callback
         self.monitor = monitor
         self.journal = journal
@@ -124,10 +125,11 @@ class Session:
         self.counters = Counters()
         self.recorder = Recorder.over(max_evals, seldom=not estimating)
         self.lookout = Lookout()
-        self.step = Step(x0)
+        self._start = x0
+        self._x0 = x0 if coordinates is None else coordinates.inside(x0)
+        self.step = Step(self._x0)
         self.nit = 0
         self.tracker: Tracker = Last()
-        self._x0 = x0
         self._aux = aux
         self._said: set[str] = set()
         self._resting: Snapshot | None = None
@@ -178,7 +180,7 @@ class Session:
             return
         start = self._x0 if self.projection is None else self.projection(self._x0)
         query = Query(np.stack([start, start]))
-        answer = yield query if self.x_scale is None else self._scaled(query)
+        answer = yield self._asked(query)
         assert answer is not None
         self.counters.count(query, answer, diagnostic=True)
         first, second = answer.values
@@ -210,11 +212,12 @@ class Session:
         self.tracker = TRACKERS[self.rule]()
         self._settle()
         self.kernel = self._kernel()
-        if saved is None:
-            self.state: MethodState = self.method.init(context.projected(self._x0, self.needs.reach), context)
-            self.step = Step(self.state.x)
-        else:
+        if saved is not None:
             self._restore(saved)
+            return
+        x = context.projected(self._x0, self.needs.reach)
+        self.state: MethodState = self.method.init(x, context) if x.size else MethodState(x)
+        self.step = Step(self.state.x)
 
     def _settle(self) -> None:
         """Plan the end of the run, and tell the method what follows from the oracle and from that plan."""
@@ -237,8 +240,9 @@ class Session:
         if self.projection is None:
             return
         reach = self.needs.reach
-        held = self.projection.holds(reach)
-        inside = reach if self.x_scale is None else reach * float(self.x_scale.min())
+        held = self.projection.holds(reach) or (self.needs.narrow and isinstance(self.projection, Box))
+        scale = None if self.coordinates is None else self.coordinates.scale
+        inside = reach if scale is None else reach * float(scale.min(initial=np.inf))
         diagnostic = [criterion.reach for criterion in (*self.periodic, *self.watching)]  # of queries, not scaled
         if self.stationarity is not None:
             diagnostic.append(self.stationarity[0])
@@ -272,7 +276,7 @@ class Session:
         return None
 
     def _find_kernel(self) -> Kernel | Refusal:
-        if self.projection is not None or self.x_scale is not None:
+        if self.projection is not None or self.coordinates is not None:
             return Refusal("The compiled loops take neither bounds, projection nor x_scale.")
         if self.watching:
             return Refusal("The compiled loops show no single step to a criterion that must see each of them.")
@@ -303,6 +307,9 @@ class Session:
             return Status.FAILING
         if self.journal is not None:
             self.journal.goes_on(Status.FAILING)
+        if not self._x0.size:
+            self.notes.append("All variables are fixed by their bounds, so that there is nothing to choose.")
+            return Status.FINISHED
         if self.step.done is not None:
             return self._finish(self.step.done)
         if self.stop_at is not None and self.nit >= self.stop_at:
@@ -317,11 +324,11 @@ class Session:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
         if query.cut:
             self._end_for_good(Status.MAX_EVALS)
-        asked = query if self.x_scale is None else self._scaled(query)
+        asked = self._asked(query)
         answer = yield asked
         assert answer is not None
-        if self.x_scale is not None and query.order == 1:
-            answer = answer.rescaled(self.x_scale)
+        if self.coordinates is not None and query.order == 1:
+            answer = answer.inside(self.coordinates)
         self._resting = None
         tally = self.counters.count(query, answer)
         for criterion in self.watching:
@@ -338,13 +345,9 @@ class Session:
             return (yield from self._confirm())
         return None
 
-    def _scaled(self, query: Query) -> Query:
-        """Return a query in the user's coordinates; no rounding takes it out of bounds that it keeps."""
-        assert self.x_scale is not None
-        bounds = None
-        if self._box is not None and self.projection is not None and self.projection.holds(self.needs.reach):
-            bounds = (np.asarray(self._box.lower), np.asarray(self._box.upper))
-        return query.scaled(self.x_scale, bounds)
+    def _asked(self, query: Query) -> Query:
+        """Return a query in the user's coordinates."""
+        return query if self.coordinates is None else query.outside(self.coordinates)
 
     def _advance(self, kernel: Kernel, limit: int | None) -> bool:
         """Do a chunk of iterations in machine code, up to the next record or look; False when not even one fits."""
@@ -439,7 +442,7 @@ class Session:
         else:
             sentence = reached
             delta = self.needs.reach
-        if self.x_scale is not None:
+        if self.coordinates is not None and self.coordinates.scale is not None:
             sentence += " That is in the coordinates x / x_scale."
         x = self.step.x
         shown = not delta or points_that_fit(x, delta, self.counters.proven) >= self.nit
@@ -540,7 +543,7 @@ class Session:
         result.fun_stderr = answer.stderr
         result.success = result.success and bool(np.isfinite(answer.fun))
         certificate = answer.certificate
-        if certificate is None and status is Status.CRITERION and self.rule == "last" and self.x_scale is None:
+        if certificate is None and status is Status.CRITERION and self.rule == "last" and self.coordinates is None:
             certificate = self.step.done if isinstance(self.step.done, Certificate) else None
         if certificate is not None:
             result.stationarity = certificate
@@ -578,9 +581,7 @@ class Session:
 
     def _outside(self, x: Array) -> Array:
         """Return a point in the user's coordinates, as a copy of its own."""
-        if self.x_scale is None:
-            return x.copy()
-        return x * self.x_scale if self._box is None else self._box(x * self.x_scale)
+        return x.copy() if self.coordinates is None else self.coordinates.outside(x)
 
     def _complain(self, notices: Mapping[str, str]) -> None:
         """Warn once about each thing that the run has shown to be wrong."""
@@ -716,14 +717,15 @@ class Session:
     def _identity(self) -> dict[str, Any]:
         """Return what a run must have in common with one that it goes on from."""
         criteria = [*self.periodic, *self.watching]
+        scale = None if self.coordinates is None else self.coordinates.scale
         return {
             "method": repr(self.method),
             "oracle": f"{self._declared}, n={self.oracle.n}",
             "args": content_of(self.oracle.args),
-            "x_scale": None if self.x_scale is None else shown_point(self.x_scale),
-            "x0": shown_point(self._x0),
+            "x_scale": None if scale is None else shown_point(scale),
+            "x0": shown_point(self._start),
             "rng": plain_state(self.context.rng),
-            "bounds": described(self.projection),
+            "bounds": described(self.allowed),
             "output": self.output,
             "stop": [repr(one) if is_dataclass(one) else type(one).__name__ for one in criteria],
             "stationarity": None if self.stationarity is None else list(self.stationarity),
