@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from goldstein.methods import Method
 from goldstein.oracle import Array
@@ -21,7 +21,7 @@ from goldstein.problems.svm import capped_l1_svm
 from goldstein.sklearn import training
 
 
-class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
     """Linear support vector classifier with a capped-ℓ₁ penalty, trained without gradients.
 
     Minimises (1/n) Σ_i c_i max(0, 1 − b_i (a_i·x)) + λ Σ_j min(|x_j|, α) over the weights x, the last of which is the
@@ -198,11 +198,6 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def _begin(self, classes: npt.NDArray[Any]) -> CappedL1SVC:
         """Forget everything; the weights are zero."""
         if len(classes) < 2:
@@ -215,11 +210,9 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, X: Any, y: npt.NDArray[Any], sample_weight: npt.ArrayLike | None) -> CappedL1SVC:
         """Minimise the loss of the rows given, from the present weights; then average with what was learnt before."""
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = self._weights(X, sample_weight)
         n = int(np.count_nonzero(weights))
         total = float(weights.sum())
-        if not n:
-            raise ValueError("sample_weight is 0 for every row, so that there is nothing to learn from.")
         weights = weights * self._class_weights(y)
         rows, weights = training.copies(weights)
         X, y = X[rows], y[rows]
@@ -239,11 +232,7 @@ class CappedL1SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 bias=self.fit_intercept,
                 weights=weights,
             )
-            chosen: dict[str, Any] = {"method": self.method, "options": self.options, "max_evals": self.max_evals}
-            run = training.run(svm, start, n, seed=seed, **chosen)
-            if self.verbose:
-                print(f"[CappedL1SVC] class {positive}: loss {run.fun:.6g} after {run.nfev:,} evaluations", flush=True)
-            return run
+            return self._minimised(svm, start, n, seed, f"class {positive}: ")
 
         each = zip(positives, starts, seeds, strict=True)
         runs = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(learn)(*one) for one in each)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from goldstein import arguments
 from goldstein.methods import Method
@@ -19,7 +19,7 @@ from goldstein.problems.regression import capped_deviations
 from goldstein.sklearn import training
 
 
-class RobustRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc]
     """Linear regression by capped absolute deviations, trained without gradients.
 
     Minimises (1/n) Σ_i c_i min(|y_i − a_i·x|, cap · s) over the weights x and the intercept, s being the median
@@ -116,10 +116,7 @@ class RobustRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
             cap = arguments.optional_positive("cap", self.cap)
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            if not weights.any():
-                raise ValueError("sample_weight is 0 for every row, so that there is nothing to learn from.")
-            rows, weights = training.copies(weights)
+            rows, weights = training.copies(self._weights(X, sample_weight))
             return self._learn(X[rows], np.asarray(y, np.float64)[rows], weights, cap)
 
     def predict(self, X: Any) -> Array:
@@ -127,11 +124,6 @@ class RobustRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _learn(self, X: Any, y: Array, weights: Array, cap: float | None) -> RobustRegressor:
         """Minimise in units in which y is of size 1."""
@@ -141,10 +133,7 @@ class RobustRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         most = np.inf if cap is None else cap
         loss = capped_deviations(X, (y - centre) / scale, most, bias=self.fit_intercept, weights=weights)
         seed = training.seed_from(check_random_state(self.random_state))
-        chosen: dict[str, Any] = {"method": self.method, "options": self.options, "max_evals": self.max_evals}
-        run = training.run(loss, loss.x0, len(y), seed=seed, **chosen)
-        if self.verbose:
-            print(f"[RobustRegressor] loss {scale * run.fun:.6g} after {run.nfev:,} evaluations", flush=True)
+        run = self._minimised(loss, loss.x0, len(y), seed, unit=scale)
         x = training.answer(run, loss.x0, stacklevel=3) if distances.any() else loss.x0
         self.coef_ = scale * x[: X.shape[1]]
         self.intercept_ = centre + scale * float(x[-1]) if self.fit_intercept else 0.0

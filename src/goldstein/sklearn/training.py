@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight
 
 from goldstein.methods import Method, resolve
 from goldstein.methods.method import Refusal
@@ -32,6 +34,37 @@ class Loss(Protocol):
     @property
     def compiled(self) -> FiniteSum:
         """The form for machine code; needs numba."""
+
+
+class FromValues(BaseEstimator):  # type: ignore[misc]
+    """A linear model that is learnt from values of its loss."""
+
+    method: str | Method
+    options: Mapping[str, Any] | None
+    max_evals: int | None
+    verbose: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _weights(self, X: Any, sample_weight: npt.ArrayLike | None) -> Array:
+        """Return what each row counts."""
+        weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.any():
+            raise ValueError("sample_weight is 0 for every row, so that there is nothing to learn from.")
+        return weights
+
+    def _minimised(self, loss: Loss, start: Array, n: int, seed: int, about: str = "", unit: float = 1.0) -> Result:
+        """Minimise a loss of n rows from a start; say so, `about` what and in which unit, if that is wanted."""
+        chosen = resolve(self.method, self.options)
+        budget = max(20 * n, 1000 * (loss.dim + 1)) if self.max_evals is None else self.max_evals
+        run = minimize(_oracle(loss, chosen), start, chosen, max_evals=budget, rng=seed)
+        if self.verbose:
+            name = type(self).__name__
+            print(f"[{name}] {about}loss {unit * run.fun:.6g} after {run.nfev:,} evaluations", flush=True)
+        return run
 
 
 @contextmanager
@@ -60,22 +93,6 @@ def copies(weights: Array) -> tuple[npt.NDArray[np.intp], Array]:
     times = np.maximum(1, np.rint(weights[used] / weights[used].mean())).astype(np.intp)
     shared = np.repeat(weights[used] / times, times)
     return np.repeat(used, times), shared / shared.mean()
-
-
-def run(
-    loss: Loss,
-    start: Array,
-    n: int,
-    *,
-    method: str | Method,
-    options: Mapping[str, Any] | None,
-    max_evals: int | None,
-    seed: int,
-) -> Result:
-    """Minimise a loss of n rows from a start."""
-    chosen = resolve(method, options)
-    budget = max(20 * n, 1000 * (loss.dim + 1)) if max_evals is None else max_evals
-    return minimize(_oracle(loss, chosen), start, chosen, max_evals=budget, rng=seed)
 
 
 def seed_from(rng: np.random.RandomState) -> int:
