@@ -1,6 +1,7 @@
 """What new users ran into, and how it is answered: scipy's habits, bounds, arguments, callbacks."""
 
 import importlib
+import warnings
 
 import numpy as np
 import pytest
@@ -258,6 +259,79 @@ def test_a_run_with_a_fixed_variable_goes_on_from_its_journal(tmp_path):
     np.testing.assert_array_equal(longer.x, whole.x)
     with pytest.raises(ValueError, match="another run"):
         gs.minimize(value, [0.9, 7.0], gs.GFM(0.05, 0.01), max_evals=200, **{**keys, "bounds": [(0, 1), (8, 8)]})
+
+
+# how far it goes
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in {"two-point", "auto", *GRADIENTS, *EXACT}])
+def test_no_method_by_name_asks_far_beyond_where_the_function_still_looks_linear(name):
+    """A simulator may die there. "two-point" is kept as the paper's study had it."""
+    points = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of the settings of gfm+
+        gs.minimize(lambda x: points.append(x) or value(x, 1.0), np.zeros(5), name, max_evals=1000, rng=0)
+    assert np.linalg.norm(points, axis=1).max() < 25  # ten times the norm of the minimum, and half a step
+
+
+# what is known when a run is stopped
+
+
+def rosenbrock(x):
+    return float(100 * ((x[1:] - x[:-1] ** 2) ** 2).sum() + ((1 - x[:-1]) ** 2).sum())
+
+
+@pytest.mark.parametrize("method", ["auto", "bfgs", "cma"])
+@pytest.mark.parametrize("after", [5, 60, 200, 700])
+def test_a_run_that_is_interrupted_knows_the_value_of_its_answer(method, after):
+    seen = []
+
+    def f(x):
+        if len(seen) == after:
+            raise KeyboardInterrupt
+        seen.append(rosenbrock(x))
+        return seen[-1]
+
+    res = gs.minimize(f, np.zeros(4), method, max_evals=1000, rng=0)
+    assert res.status is gs.Status.INTERRUPTED
+    if method == "auto":
+        assert res.fun <= min(seen[: max(after - 20, 2)])  # but for those of the last query, which was not told
+    if res.fun_stderr == 0:
+        assert res.fun == rosenbrock(res.x)
+    else:
+        assert method == "cma"  # whose answer is a mean of points
+        assert np.isnan(res.fun_stderr)
+
+
+def test_it_is_still_known_when_the_run_goes_on_from_a_snapshot_and_is_interrupted_again(tmp_path):
+    kept = gs.Journal(tmp_path / "run.journal", snapshots=0.0)
+    seen = []
+    for most in (300, 302):
+
+        def f(x, most=most):
+            if len(seen) == most:
+                raise KeyboardInterrupt
+            seen.append(rosenbrock(x))
+            return seen[-1]
+
+        res = gs.minimize(f, np.zeros(4), max_evals=1000, rng=0, journal=kept)
+        assert res.fun == rosenbrock(res.x) <= min(seen[:280])
+
+
+@pytest.mark.parametrize("evals", [1, 2, 3, 4])
+def test_few_evaluations_give_a_value_all_the_same(evals):
+    res = gs.minimize(value, X0, max_evals=evals, rng=0)
+    assert res.fun == value(res.x)
+    assert res.nfev <= evals
+    assert np.isnan(res.fun_stderr) == (evals == 1)  # one value does not show whether there is noise
+    assert "exact" in repr(res) or evals == 1
+
+
+@pytest.mark.parametrize("oracle", [gs.Seeded(lambda x, seed: 3.0), gs.Unreplayable(lambda x: 3.0)])
+def test_a_function_that_is_flat_leaves_the_start(oracle):
+    res = gs.minimize(oracle, X0, max_evals=1000, rng=0)
+    np.testing.assert_array_equal(res.x, X0)
+    assert "Nothing lower than the start was found" in res.message
 
 
 # stationarity of what minimize takes

@@ -2,7 +2,8 @@
 
 Along random directions w the values F(x0 ± rw; ξ) and F(x0; ξ) split into an odd part, |F₊ − F₋|, which is slope, and
 an even part, |F₊ + F₋ − 2F₀|, which is kinks and curvature. Bisection on log r finds the radius where the even part is
-half of the odd one: the length scale of the problem, whatever its units.
+half of the odd one: the length scale of the problem, whatever its units. A careful probe goes farther than ‖x0‖ only by
+factors, and as long as the function still looks linear.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from goldstein.state import State
 
 DECADES = 10  # the scale is sought within ten decades on either side of ‖x0‖ (of 1 if x0 = 0)
 ROUNDS = 7  # bisections: 20 decades / 2⁷ leave a factor 1.4
+OUTWARDS = 10.0  # by how much the next radius is larger, as long as none was too large
 ROUNDING = 1e-13  # values are trusted to this relative accuracy
 
 
@@ -32,14 +34,15 @@ class Probe(State):
     ----------
     rounds, batch, repeats : int
         Bisections to do, directions in each, and evaluations of x0 itself that measure noise.
-    low, high : float
-        log r lies between them.
+    low, high, start : float
+        log r lies between the first two; the third is the first radius, in logarithms, if the second is not known.
     slope, level, noise : float
         Root mean square slope along w at the last radius, largest |F| seen at x0, standard deviation of F at x0.
     steepest, kink : float
         Largest slope that stood out from noise and rounding, and the same of even parts where no slope did.
     careful : bool
-        A radius where only an even part stands out is too far: the function is flat out there.
+        It goes outwards by factors, and a radius where only an even part stands out is too far: the function is flat
+        out there.
     done : int
         Queries answered.
     """
@@ -49,6 +52,7 @@ class Probe(State):
     repeats: int
     low: float
     high: float
+    start: float = 0.0
     slope: float = 0.0
     level: float = 0.0
     noise: float = 0.0
@@ -64,8 +68,10 @@ class Probe(State):
         width = DECADES * np.log(10.0)
         repeats = min(max(budget // 200, 3), 10) if noisy and budget >= 40 else 0
         batch = min(max(budget // 1000, 1), 10)
-        rounds, middle = min(ROUNDS, budget // (9 * batch)), np.log(norm)
-        return cls(rounds, batch, repeats, middle - width, middle + width, careful=careful)
+        rounds = min(ROUNDS, budget // (9 * batch))
+        middle = float(np.log(norm))
+        high = np.inf if careful else middle + width
+        return cls(rounds, batch, repeats, middle - width, high, start=middle, careful=careful)
 
     @property
     def over(self) -> bool:
@@ -74,8 +80,12 @@ class Probe(State):
 
     @property
     def radius(self) -> float:
-        """The length scale found."""
-        return float(np.exp((self.low + self.high) / 2))
+        """The length scale found: so far, the radius at which to look next."""
+        if np.isfinite(self.high):
+            return float(np.exp((self.low + self.high) / 2))
+        if self.low < self.start:
+            return float(np.exp(self.start))
+        return float(np.exp(self.low)) * (1.0 if self.over else OUTWARDS)
 
     @property
     def floor(self) -> float:
@@ -112,6 +122,7 @@ class Probe(State):
 
     def tell(self, query: Query, values: Array) -> None:
         """Take the answer."""
+        radius = self.radius
         self.done += 1
         if self.repeats and self.done == 1:
             finite = values[np.isfinite(values)]
@@ -122,10 +133,7 @@ class Probe(State):
             odd = np.abs(plus - minus)
             even = np.abs(plus + minus - 2 * here)
         fine = np.isfinite(here) & np.isfinite(odd) & np.isfinite(even)
-        radius, reach = (
-            self.radius,
-            float(np.abs(query.points - query.points[-1]).max()) * np.sqrt(query.points.shape[1]),
-        )
+        reach = float(np.abs(query.points - query.points[-1]).max()) * np.sqrt(query.points.shape[1])
         if not fine.any() or reach < radius / 2:  # everything failed, or the allowed set is smaller: too far
             self.high = float(np.log(radius))
             return

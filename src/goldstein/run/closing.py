@@ -163,8 +163,8 @@ def choose(judged: dict[str, Array], *, exact: bool) -> str:
 def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) -> str:
     """Return the first candidate, unless a later one is lower by a standard error of the difference.
 
-    `exact` means are f itself, and any difference is clear, but no difference leaves the start, which is the last one;
-    `cut` compares means of values between their 5 % and 95 % quantiles, because noise that does not cancel may have
+    `exact` means are f itself, and any difference is clear; where there is none at all, the start is left, which is the
+    last one. `cut` compares means of values between their 5 % and 95 % quantiles, because noise that does not cancel may have
     heavy tails.
     """
     names = [name for name, values in judged.items() if np.isfinite(values).any()]
@@ -182,9 +182,7 @@ def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) ->
         if mean < -np.nan_to_num(error):
             chosen = name
     start = list(judged)[-1]
-    if exact and np.array_equal(judged[chosen], judged[start]):
-        return start
-    return chosen
+    return start if np.array_equal(judged[chosen], judged[start]) else chosen
 
 
 def _within_quantiles(values: Array) -> Array:

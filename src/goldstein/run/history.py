@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from goldstein.oracle import Array, Tally
+from goldstein.oracle import Answer, Array, Query, Tally
 from goldstein.state import State
 
 RECORDS = 100
@@ -116,6 +116,21 @@ class Window(State):
         self.count = 0
         self.lowest = np.inf
         return mean, lowest
+
+
+@dataclass
+class Lowest(State):
+    """The lowest value of a function without noise so far, and where it is, in the user's coordinates."""
+
+    value: float = np.inf
+    x: Array | None = None
+
+    def look(self, query: Query, answer: Answer) -> None:
+        """Take note of the values that came in."""
+        place = int(np.argmin(np.where(np.isfinite(answer.values), answer.values, np.inf)))
+        if answer.values[place] < self.value:
+            self.value = float(answer.values[place])
+            self.x = query.points[place].copy()
 
 
 @dataclass

@@ -24,7 +24,7 @@ from goldstein.oracle.coordinates import Coordinates
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
 from goldstein.projection import Box, Projection, described, seen
 from goldstein.run.closing import Closing
-from goldstein.run.history import History, Lookout, Recorder
+from goldstein.run.history import History, Lookout, Lowest, Recorder
 from goldstein.run.interrupts import Interrupts
 from goldstein.run.journal import Journal, content_of, shown_point
 from goldstein.run.result import REASONS, VERSIONS, Result, Status
@@ -125,6 +125,7 @@ class Session:
         self.counters = Counters()
         self.recorder = Recorder.over(max_evals, seldom=not estimating)
         self.lookout = Lookout()
+        self.lowest = Lowest()
         self._start = x0
         self._x0 = x0 if coordinates is None else coordinates.inside(x0)
         self.step = Step(self._x0)
@@ -134,6 +135,7 @@ class Session:
         self._said: set[str] = set()
         self._resting: Snapshot | None = None
         self._final = False
+        self.choosing = False
         self._spent = 0  # before the method began
         self._found: Array | None = None
         self.recognised = ""
@@ -179,10 +181,11 @@ class Session:
                 self._take_as_noisy(saved.recognised)
             return
         start = self._x0 if self.projection is None else self.projection(self._x0)
-        query = Query(np.stack([start, start]))
-        answer = yield self._asked(query)
+        query = self._asked(Query(np.stack([start, start])))
+        answer = yield query
         assert answer is not None
         self.counters.count(query, answer, diagnostic=True)
+        self.lowest.look(query, answer)
         first, second = answer.values
         rounding = SAME * DOUBLE * max(abs(first), abs(second))
         if np.isfinite(answer.values).all() and abs(first - second) > rounding:
@@ -331,6 +334,8 @@ class Session:
             answer = answer.inside(self.coordinates)
         self._resting = None
         tally = self.counters.count(query, answer)
+        if tally.lowest < self.lowest.value and not self.oracle.noisy:
+            self.lowest.look(asked, answer)
         for criterion in self.watching:
             self._found = criterion.found(asked, answer)
             if self._found is not None:
@@ -538,9 +543,12 @@ class Session:
         if answer.name == START:
             self.notes.append(f"Nothing lower than the start was found in {self.counters.nfev} evaluations.")
         result = self.result(status)
-        result.x = answer.x
-        result.fun = answer.fun
-        result.fun_stderr = answer.stderr
+        if answer.samples or not np.array_equal(result.x, answer.x):
+            result.x = answer.x
+            result.fun = answer.fun
+            result.fun_stderr = answer.stderr
+        if self.bare and not self._spent:
+            result.fun_stderr = np.nan  # nobody has looked for noise
         result.success = result.success and bool(np.isfinite(answer.fun))
         certificate = answer.certificate
         if certificate is None and status is Status.CRITERION and self.rule == "last" and self.coordinates is None:
@@ -618,7 +626,11 @@ class Session:
         }
 
     def result(self, status: Status) -> Result:
-        """Return the run so far; `fun` is the free estimate of the last record until the run is closed."""
+        """Return the run so far.
+
+        Until it is closed, `fun` is the lowest value of a function without noise, where the answer is that point, and
+        otherwise the free estimate of the last record.
+        """
         count = self.counters
         reason = [] if status is Status.CRITERION else [REASONS[status]]
         if status is Status.FAILING and self.max_fail is not None and count.nfail > self.max_fail:
@@ -627,11 +639,11 @@ class Session:
         if count.nfail:
             share = count.nfail / max(self.counted, 1)
             notes.append(f"{share:.1%} of the evaluations failed; if that depends on the point, estimates are biased.")
-        funs = self.recorder.columns["fun"]
+        x, fun, stderr = self._known()
         return Result(  # type: ignore[call-arg]
-            x=self._best(),
-            fun=funs[-1] if funs else np.nan,
-            fun_stderr=np.nan,
+            x=x,
+            fun=fun,
+            fun_stderr=stderr,
             nfev=count.nfev,
             nfev_diagnostic=count.nfev_diagnostic,
             ngev=count.ngev,
@@ -646,6 +658,16 @@ class Session:
             settings={"oracle": type(self.oracle).__name__, **self.settings},
             versions=dict(VERSIONS),
         )
+
+    def _known(self) -> tuple[Array, float, float]:
+        """Return the answer as it is known without a further evaluation, the value there, and its standard error."""
+        x = self._best()
+        lowest = self.lowest
+        if lowest.x is not None and self.estimating and not self.oracle.noisy and self._found is None:
+            if self.choosing or np.array_equal(x, lowest.x):
+                return lowest.x.copy(), lowest.value, 0.0
+        funs = self.recorder.columns["fun"]
+        return x, funs[-1] if funs else np.nan, np.nan
 
     def broken_off(self, query: Query, started: int) -> None:
         """Count the evaluations of a query that an exception broke off."""
@@ -691,6 +713,7 @@ class Session:
             tracker=self.tracker,
             recorder=self.recorder.copy(),
             lookout=copy.copy(self.lookout),
+            lowest=copy.copy(self.lowest),
             remarks=dict(self.remarks),
             recognised=self.recognised,
         )
@@ -709,6 +732,7 @@ class Session:
         self.tracker = saved.tracker
         self.recorder = saved.recorder.over_again(self.max_evals)
         self.lookout = saved.lookout
+        self.lowest = saved.lowest
         self.remarks = saved.remarks
         if saved.recognised and not self.oracle.noisy:
             self._take_as_noisy(saved.recognised)

@@ -18,10 +18,10 @@ import numpy as np
 from goldstein.counting import Counters
 from goldstein.methods.method import MethodState, Step
 from goldstein.output import Tracker
-from goldstein.run.history import Lookout, Recorder
+from goldstein.run.history import Lookout, Lowest, Recorder
 from goldstein.state import State, pack, unpack
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Snapshot(State):
         Of the method: its state, its last step, its iterations, and the evaluations that moved it.
     rng, aux : dict
         States of the random generators: of the trajectory, and of what does not change it.
-    counters, tracker, recorder, lookout, remarks, recognised
+    counters, tracker, recorder, lookout, lowest, remarks, recognised
         Of the session.
     run : str
         The run that it belongs to.
@@ -60,6 +60,7 @@ class Snapshot(State):
     tracker: Tracker
     recorder: Recorder
     lookout: Lookout
+    lowest: Lowest
     remarks: dict[str, str]
     recognised: str
     run: str = ""
