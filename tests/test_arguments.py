@@ -109,7 +109,7 @@ COUNTS = {
     "Calibrated": lambda k: gs.steps.Calibrated(1.0, k).iterations,
     "LeaveOneOut": lambda k: gs.smoothing.LeaveOneOut(k).group_size,
     "Target": lambda k: gs.stop.Target(0.0, k).samples,
-    "FiniteSum": lambda k: gs.FiniteSum(value, k).n,
+    "FiniteSum": lambda k: gs.FiniteSum(lambda x, i: value(x), k).n,
     "FixedRows": lambda k: FixedRows(value, k).rows,
     "SignAveraging": lambda k: SignAveraging(group=k).group,
     "problem": lambda k: l1(k).dim,

@@ -178,7 +178,8 @@ def test_other_exceptions_propagate_at_once_with_the_point_and_the_run_so_far(me
     assert error.result.nit > 0 or "auto took" in error.result.message  # which has looked around first
     assert np.isfinite(error.result.x).all()
     assert not error.result.success
-    assert any("37 evaluations" in note for note in error.__notes__)
+    assert any("at evaluation 37" in note for note in error.__notes__)
+    assert error.result.status is gs.Status.RAISED
 
 
 def test_an_exception_at_the_very_first_value_of_a_bare_callable_carries_the_same():

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -537,3 +538,20 @@ def test_a_snapshot_that_cannot_be_written_does_not_end_a_run(tmp_path, monkeypa
 def test_names_are_there_in_a_fresh_interpreter():
     program = "import goldstein as gs; gs.smoothing.sphere; gs.methods.METHODS; gs.oracle.Query; gs.minimize; gs.theory"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_journal_of_another_function_is_mentioned(tmp_path):
+    """It is up to the user whether that is the same one under another name."""
+
+    def cost_a(x):
+        return float(np.abs(x - 1).sum())
+
+    def cost_b(x):
+        return float(np.abs(x - 9).sum())
+
+    path = tmp_path / "run.journal"
+    gs.minimize(cost_a, np.zeros(2), max_evals=50, rng=0, journal=path)
+    again = gs.minimize(cost_a, np.zeros(2), max_evals=50, rng=0, journal=path)
+    assert "holds values of" not in again.message
+    other = gs.minimize(cost_b, np.zeros(2), max_evals=50, rng=0, journal=path)
+    assert re.search(r"run\.journal holds values of .*cost_a, which were taken for those of .*cost_b", other.message)

@@ -1,6 +1,8 @@
 """What new users ran into, and how it is answered: scipy's habits, bounds, arguments, callbacks."""
 
 import importlib
+import re
+import time
 import warnings
 
 import numpy as np
@@ -9,6 +11,8 @@ import scipy.optimize
 
 import goldstein as gs
 from goldstein.methods import METHODS
+from goldstein.oracle import Query
+from goldstein.oracle.evaluate import Evaluator
 
 X0 = np.array([0.3, -0.2, 2.0])
 
@@ -59,6 +63,100 @@ def test_tolerances_are_refused_with_what_to_do_instead():
         scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"xatol": 1e-3})
     with pytest.raises(ValueError, match="auto has no option 'tolerance'; it takes kind"):
         scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"tolerance": 1e-3})
+
+
+def test_scipys_settings_come_in_scipys_forms():
+    many = scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"maxfev": 1e2, "disp": 0, "rng": 0})
+    assert many.nfev <= 100
+    with pytest.raises(ValueError, match="maxfev and max_evals are the same: give one of them"):
+        scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"maxfev": 100, "max_evals": 200})
+    with pytest.raises(ValueError, match="The budget is an argument of minimize: max_evals= or max_iter="):
+        gs.minimize(value, X0, options={"maxfev": 100})
+
+
+def test_derivatives_that_a_method_does_not_use_are_said_to_be_of_no_use():
+    def slope(x):
+        return np.sign(x)
+
+    with pytest.warns(RuntimeWarning, match="auto uses no derivatives, so that jac is of no use") as caught:
+        scipy.optimize.minimize(value, X0, jac=slope, method=gs.scipy_method, options={"maxfev": 50, "rng": 0})
+    assert caught[0].filename == __file__  # and not a line of scipy
+    with pytest.warns(RuntimeWarning, match="so that hess is of no use"):
+        scipy.optimize.minimize(value, X0, hess=slope, method=gs.scipy_method, options={"maxfev": 50, "rng": 0})
+    both = scipy.optimize.minimize(
+        lambda x: (value(x), slope(x)), X0, jac=True, method=gs.scipy_method("pingd"), options={"delta": 0.1, "rng": 0}
+    )
+    assert both.ngev > 0
+    assert both.fun == value(both.x)
+
+
+def test_noise_is_noticed_though_scipy_remembers_values():
+    noise = np.random.default_rng(0)
+    with pytest.warns(RuntimeWarning, match="jac is of no use"):
+        res = scipy.optimize.minimize(
+            lambda x: (value(x) + noise.normal(), np.sign(x)), X0, jac=True, method=gs.scipy_method, options={"rng": 0}
+        )
+    assert res.fun_stderr > 0
+
+
+def test_a_method_is_known_whatever_its_case_and_the_nearest_name_is_offered():
+    same(gs.minimize(value, X0, "BFGS", max_evals=100, rng=0), gs.minimize(value, X0, "bfgs", max_evals=100, rng=0))
+    for wrong, right in {"GFMPlus": "gfm+", "zoo2nc": "zo-o2nc", "cma-es": "cma", "ws gfm": "ws-gfm"}.items():
+        with pytest.raises(
+            ValueError, match=rf"Unknown method '.*'; known are auto, .* Is '{re.escape(right)}' meant\?"
+        ):
+            gs.minimize(value, X0, wrong)
+    with pytest.raises(TypeError, match="GFM is a class, so give it settings"):
+        gs.minimize(value, X0, gs.GFM)
+
+
+# how a function is called
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: gs.minimize(lambda x, seed: 0.0, X0), r"fun\(x\), which <lambda>\(x, seed\) cannot be: use gs"),
+        (lambda: gs.minimize(lambda x: 0.0, X0, args=(1,)), r"fun\(x, \*args\), which <lambda>\(x\) cannot be"),
+        (lambda: gs.Seeded(lambda x: 0.0), r"Seeded calls F\(x, seed\), which <lambda>\(x\) cannot be"),
+        (lambda: gs.FiniteSum(lambda x, i, a: 0.0, 3), r"FiniteSum calls F\(x, i\), which .* needs goes into args="),
+        (
+            lambda: gs.Deterministic(value, grad=lambda: 0),
+            r"Deterministic calls grad\(x\), which <lambda>\(\) cannot be",
+        ),
+        (lambda: gs.Expectation(lambda x, xi: 0.0, lambda rng: 0), r"sample is called as sample\(rng, k\)"),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_refused_before_it_is(make, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        make()
+
+
+def test_a_function_that_returns_more_than_a_number_is_told_so():
+    with pytest.raises(ValueError, match="returned a tuple of 2 where one real number was expected"):
+        gs.minimize(lambda x: (0.0, x), X0)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_why_evaluations_failed_is_in_the_message(workers):
+    def fun(x):
+        raise RuntimeError("the licence server is down")
+
+    res = gs.minimize(fun, X0, max_evals=60, rng=0, catch=RuntimeError, workers=workers)
+    assert "The first that tells why: RuntimeError: the licence server is down" in res.message
+    assert "every evaluation failed" in str(res)
+
+
+def test_workers_draw_different_numbers():
+    """Forked processes have copies of the state of numpy.random; with those each number would come twice."""
+    with Evaluator(gs.Unreplayable(drawing), 2) as evaluate:
+        values = evaluate(Query(np.zeros((60, 2)))).values
+    assert len(set(values)) == 60
+
+
+def drawing(x):
+    time.sleep(0.01)  # so that both have something to do
+    return np.random.normal()  # noqa: NPY002
 
 
 # args
@@ -261,7 +359,21 @@ def test_a_run_with_a_fixed_variable_goes_on_from_its_journal(tmp_path):
         gs.minimize(value, [0.9, 7.0], gs.GFM(0.05, 0.01), max_evals=200, **{**keys, "bounds": [(0, 1), (8, 8)]})
 
 
+@pytest.mark.parametrize("method", ["auto", gs.GFM(0.1, 0.01)])
+def test_a_start_outside_the_bounds_is_mentioned(method):
+    res = gs.minimize(value, [50.0, 0.5], method, bounds=[(2, 3), (0, 1)], max_evals=100, rng=0)
+    assert "x0 lies outside the bounds, so the run began at the nearest point inside." in res.message
+    inside = gs.minimize(value, [2.5, 0.5], method, bounds=[(2, 3), (0, 1)], max_evals=100, rng=0)
+    assert "outside" not in inside.message
+
+
 # how far it goes
+
+
+def test_a_function_without_a_minimum_is_asked_about():
+    res = gs.minimize(lambda x: -value(x), X0, max_evals=600, rng=0)
+    assert "is its sign right, or are bounds missing?" in res.message
+    assert "bounds missing" not in gs.minimize(value, X0, max_evals=600, rng=0).message
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in {"two-point", "auto", *GRADIENTS, *EXACT}])

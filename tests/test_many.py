@@ -262,3 +262,25 @@ def test_ray_does_the_runs_and_does_one_again_whose_actor_dies(tmp_path):
         runs = many(deadly, workers=crew, journal=tmp_path / "sweep")
     same(runs)
     check_repeats(runs, (tmp_path / "calls").stat().st_size)
+
+
+def test_many_runs_are_told_in_a_few_lines():
+    runs = gs.minimize_many(lambda x: abs(x).sum(), np.ones(2), gs.GFM(0.01, 0.01), seeds=4, max_evals=300)
+    said = repr(runs)
+    assert said.startswith("4 runs of gfm, ")
+    assert len(said.splitlines()) == 5
+    assert "ended: 4 MAX_EVALS" in said
+    assert "<pre>4 runs of gfm" in runs._repr_html_()
+    assert runs.success.tolist() == [False] * 4
+    with pytest.raises(AttributeError, match="'status' is stacked for no runs; known are fun, "):
+        _ = runs.status
+
+
+def test_warnings_of_runs_in_other_processes_are_heard_once():
+    with pytest.warns(RuntimeWarning, match="differences at delta=1e-18") as caught:
+        gs.minimize_many(steep, np.ones(2), gs.GFM(1e-18, 0.01), seeds=3, max_evals=300, workers=2)
+    assert len({str(one.message) for one in caught}) == len(caught)
+
+
+def steep(x):
+    return float(np.abs(x).sum())

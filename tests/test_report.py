@@ -10,6 +10,7 @@ import pytest
 
 import goldstein as gs
 from goldstein import report
+from goldstein.report.account import ENDS
 from goldstein.report.chart import WIDTH, Axis, Chart, Line, Point, short
 
 jinja2 = pytest.importorskip("jinja2")
@@ -204,9 +205,9 @@ def test_without_the_extra_one_sentence_names_it(exact, tmp_path, monkeypatch):
 def test_printing_shows_first_what_a_person_wants_to_know(simulated, exact):
     lines = str(simulated).splitlines()
     assert [line.split(":")[0].strip() for line in lines[:5]] == ["f(x)", "evaluations", "iterations", "ended", "x"]
-    assert re.search(r"f\(x\): -?\d+\.\d+ ± 0\.\d\d$", lines[0])
+    assert re.search(r"f\(x\): -?\d+\.\d+ ± 0\.\d\d \(standard error\)$", lines[0])
     assert "MAX_EVALS" in lines[3]
-    assert "success is for a criterion in stop=" in lines[3]
+    assert "as is usual" in lines[3]  # success is False, and that is no failure
     assert "supported" in str(simulated)
     assert str(exact).splitlines()[0].endswith("(exact)")
     assert max(map(len, lines)) <= 120
@@ -214,9 +215,16 @@ def test_printing_shows_first_what_a_person_wants_to_know(simulated, exact):
     assert {"x", "fun", "plot", "report"} <= set(dir(exact))
 
 
-def test_a_criterion_that_was_given_and_not_reached_is_no_reason_to_explain():
-    res = gs.minimize(absolute, np.zeros(2), max_evals=200, rng=0, stop=gs.stop.Target(-1.0))
-    assert "none was given" not in str(res)
+def test_every_status_has_words():
+    assert set(ENDS) == {status.name for status in gs.Status}
+
+
+def test_a_value_is_called_exact_only_if_it_is():
+    assert "(exact)" not in str(gs.minimize(absolute, np.zeros(2), max_evals=1, rng=0))
+    flat = gs.minimize(gs.Seeded(lambda x, seed: 3.0), np.zeros(2), max_evals=300, rng=0)
+    assert "3 ± 0, since all values agree" in str(flat)
+    failed = gs.minimize(lambda x: np.nan, np.zeros(2), max_evals=30, rng=0)
+    assert "not known, since every evaluation failed" in str(failed)
 
 
 def test_the_notebook_form_is_a_table_and_a_picture(simulated):

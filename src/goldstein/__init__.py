@@ -98,7 +98,20 @@ _HOMES = {
     "goldstein.stationarity": "certify min_norm_hull smoothed_gradient_norm value_gap_bound",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-_ROOMS = {"attack", "estimate", "methods", "oracle", "problems", "run", "stationarity"}
+_ROOMS = {
+    "attack",
+    "datasets",
+    "estimate",
+    "methods",
+    "oracle",
+    "plot",
+    "problems",
+    "report",
+    "run",
+    "simopt",
+    "sklearn",
+}
+_ROOMS |= {"stationarity", "testing", "torch"}
 _MODULES = {"smoothing", *_ROOMS, *(name for name, home in _HOME.items() if home == "goldstein")}
 
 

@@ -7,6 +7,7 @@ complex and masked ones are none.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
 from numbers import Integral, Real
@@ -195,3 +196,30 @@ def _all_real(given: npt.NDArray[Any]) -> bool:
     if given.dtype.kind == "O":
         return all(isinstance(entry, Real) and not isinstance(entry, bool) for entry in given.flat)
     return given.dtype.kind in "iuf"
+
+
+def takes(fun: Callable[..., Any], count: int) -> bool:
+    """Whether a callable can be called with so many arguments; true of one that does not tell."""
+    try:
+        known = inspect.signature(fun)
+    except (TypeError, ValueError):  # some that are not written in Python
+        return True
+    try:
+        known.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def signature(fun: Callable[..., Any]) -> str:
+    """Return a callable as one would write it, with its parameters.
+
+    Examples
+    --------
+    >>> def cost(order, seed): ...
+    >>> signature(cost)
+    'cost(order, seed)'
+    """
+    name = getattr(fun, "__name__", type(fun).__name__)
+    parameters = ", ".join(str(one.replace(annotation=one.empty)) for one in inspect.signature(fun).parameters.values())
+    return f"{name}({parameters})"

@@ -5,14 +5,16 @@ To the workers a run is a row of a query: the gatherer hands it out and does it 
 
 from __future__ import annotations
 
+import html
 import math
 import os
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.caution import warn
 from goldstein.compiled import is_jitted
 from goldstein.methods import Method
 from goldstein.minimize import minimize
@@ -42,6 +45,9 @@ REFUSED = {
 }
 
 
+STACKED = ("fun", "fun_stderr", "nfev", "nfail", "success")
+
+
 class ManyResults(list[Result]):
     """The results of `minimize_many`, in the order of the seeds, with their parts stacked.
 
@@ -49,7 +55,7 @@ class ManyResults(list[Result]):
     ----------
     x : ndarray, shape (k, d)
         The answers.
-    fun, fun_stderr, nfev, nfail : ndarray, shape (k,)
+    fun, fun_stderr, nfev, nfail, success : ndarray, shape (k,)
         As in `Result`.
     history : dict of ndarray, shape (k, records)
         The columns of `History`; shorter runs are filled up with NaN.
@@ -61,9 +67,30 @@ class ManyResults(list[Result]):
         return np.stack([result.x for result in self])
 
     def __getattr__(self, name: str) -> Array:
-        if name in ("fun", "fun_stderr", "nfev", "nfail"):
+        if name in STACKED:
             return np.array([result[name] for result in self])
-        raise AttributeError(name)
+        raise AttributeError(f"{name!r} is stacked for no runs; known are {', '.join(STACKED)}, x and history.")
+
+    def __repr__(self) -> str:
+        """Say what a person wants to know first: how low the runs ended, and which of them."""
+        if not self:
+            return "no runs"
+        fun = self.fun
+        lines = [
+            f"{len(self)} runs of {self[0].method.name}, {self.nfev.sum():,} evaluations in all",
+            f"f(x): median {np.median(fun):.6g}, mean {fun.mean():.6g}, standard deviation {fun.std():.3g}",
+        ]
+        if np.isfinite(fun).any():
+            best = int(np.nanargmin(fun))
+            lines.append(f"lowest: {fun[best]:.6g}, of the run with index {best}; highest: {np.nanmax(fun):.6g}")
+        names = [result.status.name for result in self]
+        lines.append("ended: " + ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names)))
+        lines.append('more: runs[0], runs.x, runs.fun, runs.history; runs.plot("runs.svg")')
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the same for notebooks."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     @property
     def history(self) -> dict[str, Array]:
@@ -108,6 +135,7 @@ class Ended(Answer):
     """The answer of a worker who has done some runs: their results."""
 
     results: tuple[Result, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass
@@ -120,20 +148,34 @@ class Runs:
     seeds: list[int]
     folder: Path | None
     kwargs: dict[str, Any]
+    home: int = field(default_factory=os.getpid)
 
     def __call__(self, part: Part, meter: Meter | None = None) -> Done:
         """Do the runs of a part; it never raises, like the `Task` of an oracle."""
         meter = Meter() if meter is None else meter
         begun = time.perf_counter()
         results = []
+        heard: list[str] = []
         try:
             for index in part.query.points[:, 0].astype(int).tolist():
                 meter.started += 1
-                results.append(self.run(index))
+                with self._listening(heard):
+                    results.append(self.run(index))
         except BaseException as error:
             return Done(part.place, meter.started, error=error, traceback=traceback.format_exc())
-        answer = Ended(np.zeros(len(results)), results=tuple(results))
+        answer = Ended(np.zeros(len(results)), results=tuple(results), warnings=tuple(heard))
         return Done(part.place, meter.started, answer, seconds=time.perf_counter() - begun)
+
+    @contextmanager
+    def _listening(self, heard: list[str]) -> Iterator[None]:
+        """Take note of warnings in another process, where nobody would see them."""
+        if os.getpid() == self.home:
+            yield
+            return
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        heard += [str(one.message) for one in caught if issubclass(one.category, RuntimeWarning)]
 
     def run(self, index: int) -> Result:
         """Return the run of one seed; what its journal holds is not asked for again."""
@@ -150,6 +192,7 @@ class Arrivals:
         self.results: list[Result | None] = [None] * len(seeds)
         self._seeds = seeds
         self._done = done
+        self._heard: set[str] = set()
 
     def begun(self, first: int, rows: int) -> None:
         """Nothing is to be said of runs that begin."""
@@ -166,6 +209,10 @@ class Arrivals:
             )
         for index, result in enumerate(answer.results, first):
             self.keep(index, result)
+        for sentence in answer.warnings:
+            if sentence not in self._heard:
+                self._heard.add(sentence)
+                warn(sentence)
 
     def keep(self, index: int, result: Result) -> None:
         """Keep the result of one run."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.caution import warn
 from goldstein.methods import Method, resolve
 from goldstein.oracle import Array, Deterministic, Oracle
 from goldstein.oracle.coordinates import Coordinates
@@ -155,6 +156,7 @@ def minimize(
     5      INTERRUPTED  false   Ctrl-C; the result is the run so far
     6      FINISHED     false   the method has ended its schedule
     8      MAX_TIME     false   the time is over; the result is the run so far
+    9      RAISED       false   an exception ended it; the result is in its `.result`
     ====== ============ ======= ============================================================
 
     Examples
@@ -188,6 +190,8 @@ def minimize(
         )
     allowed = as_projection(bounds, projection, x.size)
     coordinates = coordinates_of(x, scale, allowed)
+    if isinstance(allowed, Box) and not np.array_equal(allowed(x), x):
+        notes.append("x0 lies outside the bounds, so the run began at the nearest point inside.")
     _check_room(seen(allowed, coordinates), coordinates, chosen)
     if stationarity is not None:
         pair = list(stationarity) if isinstance(stationarity, Iterable) else []
@@ -241,7 +245,10 @@ def minimize(
         "workers": None if workers is None else arguments.shown(workers),
         "journal": None if kept is None else str(kept.path),
     }
-    settings = {"function": _name(fun), **{name: value for name, value in asked.items() if value not in (None, [])}}
+    settings = {
+        "function": call.name_of(fun),
+        **{name: value for name, value in asked.items() if value not in (None, [])},
+    }
 
     def session(x: Array, oracle: Oracle, *, stage_notes: list[str], **stage: Any) -> Session:
         return Session(
@@ -279,13 +286,6 @@ def minimize(
                 bar.close()
 
 
-def _name(fun: Any) -> str:
-    """Return where a function is found, as module:name, or what it is."""
-    bare = fun.fun if isinstance(fun, Oracle) else fun
-    name = getattr(bare, "__qualname__", None)
-    return f"{bare.__module__}:{name}" if name else type(bare).__name__
-
-
 def _seed(rng: Any) -> str:
     """Return what is known of the seed."""
     if isinstance(rng, np.random.Generator):
@@ -309,6 +309,12 @@ def _as_oracle(fun: Any, args: Any) -> Oracle:
         return fun
     if not callable(fun):
         raise TypeError(f"fun must be a callable or an oracle, got {type(fun).__name__}.")
+    if not arguments.takes(fun, 1 + len(given)):
+        call = "fun(x, *args)" if given else "fun(x)"
+        raise TypeError(
+            f"fun is called as {call}, which {arguments.signature(fun)} cannot be: use gs.Seeded(fun) if a seed comes "
+            "after x, gs.FiniteSum(fun, n) if an index does, and args= for anything else."
+        )
     return Deterministic(fun, given)
 
 
@@ -332,12 +338,12 @@ def _check_room(box: Projection | None, coordinates: Coordinates | None, method:
 
 def _callback(callback: Any) -> Callable[[Result], Any] | None:
     """Return a callback that is given the result so far, or the point alone if it asks for `xk`."""
-    if callback is None or not _takes(callback, "xk"):
+    if callback is None or not _asks_for(callback, "xk"):
         return callback  # type: ignore[no-any-return]
     return lambda result: callback(result.x)
 
 
-def _takes(callback: Callable[..., Any], name: str) -> bool:
+def _asks_for(callback: Callable[..., Any], name: str) -> bool:
     try:
         return name in inspect.signature(callback).parameters
     except (TypeError, ValueError):  # some that are not written in Python do not tell
@@ -390,7 +396,9 @@ def _solve(
     given = {key: kwargs.pop(key) for key in OWN & kwargs.keys()}
     for theirs, ours in THEIRS.items():
         if theirs in kwargs:
-            given[ours] = kwargs.pop(theirs)
+            if ours in given:
+                raise ValueError(f"{theirs} and {ours} are the same: give one of them.")
+            given[ours] = _plainly(ours, kwargs.pop(theirs))
     for name in TOLERANCES & kwargs.keys():
         raise ValueError(f"goldstein takes no {name}: a run ends with max_evals, or with a criterion given as stop.")
     if kwargs.pop("constraints", None):
@@ -399,16 +407,31 @@ def _solve(
     given["callback"] = None if callback is None else _scipy_callback(callback)
     given["bounds"] = kwargs.pop("bounds", None)
     jac = kwargs.pop("jac", None)
-    for unused in ("hess", "hessp"):
-        kwargs.pop(unused, None)
-    if callable(jac):
-        return minimize(Deterministic(fun, args, grad=jac), x0, chosen, options=kwargs or None, **given)
-    return minimize(fun, x0, chosen, args=args, options=kwargs or None, **given)
+    unused = [name for name in ("hess", "hessp") if kwargs.pop(name, None) is not None]
+    options = kwargs or None
+    if callable(jac) and not resolve(chosen, options).needs.gradients:
+        unused.append("jac")
+    if unused:
+        name = chosen if isinstance(chosen, str) else chosen.name
+        warn(f"{name} uses no derivatives, so that {' and '.join(unused)} is of no use.")
+    if getattr(jac, "__self__", None) is fun and hasattr(fun, "fun"):  # jac=True: what scipy has made of (f, gradient)
+        both = fun.fun
+        fun, jac = (lambda x, *args: both(x, *args)[0]), (lambda x, *args: both(x, *args)[1])
+    if callable(jac) and "jac" not in unused:
+        return minimize(Deterministic(fun, args, grad=jac), x0, chosen, options=options, **given)
+    return minimize(fun, x0, chosen, args=args, options=options, **given)
+
+
+def _plainly(name: str, value: Any) -> Any:
+    """Return a setting of scipy's in our form: 1e4 is a count there, and 1 a flag."""
+    if name == "progress":
+        return bool(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _scipy_callback(callback: Callable[..., Any]) -> Callable[[Result], Any]:
     """Call a callback as scipy does: `callback(*, intermediate_result)`, or the older `callback(xk)`."""
-    if _takes(callback, "intermediate_result"):
+    if _asks_for(callback, "intermediate_result"):
         return lambda result: callback(intermediate_result=result)
     return lambda result: callback(result.x)
 

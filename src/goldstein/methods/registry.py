@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -68,10 +69,11 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
         if options is not None and options != {}:
             raise ValueError("options belong to a method given by name; a method object has its settings already.")
         return method
+    if isinstance(method, type):
+        raise TypeError(f"method must be a name or a method object; {method.__name__} is a class, so give it settings.")
     if not isinstance(method, str):
         raise TypeError(f"method must be a name or a method object, got {type(method).__name__}.")
-    if method not in METHODS:
-        raise ValueError(f"Unknown method {method!r}; known are {', '.join(METHODS)}.")
+    method = _known(method)
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"options must be a mapping from setting to value, got {type(options).__name__}.")
     kind = METHODS[method]
@@ -79,10 +81,34 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
     accepted = [f.name for f in fields(kind) if f.init]
     for name in given:
         if name not in accepted:
-            raise ValueError(f"{method} has no option {name!r}; it takes {', '.join(accepted) or 'none'}.")
+            raise ValueError(
+                f"{method} has no option {name!r}; it takes {', '.join(accepted) or 'none'}.{_elsewhere(name)}"
+            )
     if kind._complete(given):
         return kind(**given)
     return Probed(method, given, _GUESSES[method])
+
+
+def _known(name: str) -> str:
+    """Return a name as it is registered, whatever its case; say which one may have been meant."""
+    if name in METHODS:
+        return name
+    if name.lower() in METHODS:
+        return name.lower()
+    bare = name.lower().replace("plus", "+").replace("cma-es", "cma")
+    for mark in "-_ ":
+        bare = bare.replace(mark, "")
+    by_bare = {known.replace("-", ""): known for known in METHODS}
+    near = difflib.get_close_matches(bare, by_bare, 1, 0.75)
+    meant = f" Is {by_bare[near[0]]!r} meant?" if near else ""
+    raise ValueError(f"Unknown method {name!r}; known are {', '.join(METHODS)}.{meant}")
+
+
+def _elsewhere(option: str) -> str:
+    """Return where something is said that scipy takes as an option."""
+    if option in ("maxfev", "maxfun", "max_evals", "maxiter", "max_iter"):
+        return " The budget is an argument of minimize: max_evals= or max_iter=."
+    return ""
 
 
 register(Auto)

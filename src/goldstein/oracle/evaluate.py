@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -234,7 +235,7 @@ class Evaluator:
         pieces = []
         row = 0
         for first, last in missing:
-            part = Answer(answer.values[row : row + last - first], answer.roundoff)
+            part = replace(answer, values=answer.values[row : row + last - first])
             row += last - first
             pieces.append((first, part))
             if ledger is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Oracle:
     replayable = True
     stochastic = True
     n: int | None = None
+    called: ClassVar[tuple[str, ...]] = ()  # what the function is called with, before `args`; (): nobody knows
 
     def __init__(
         self,
@@ -67,6 +68,18 @@ class Oracle:
         self.args = tuple(args)
         self.vectorized = bool(vectorized)
         self.grad = arguments.optional_callable("grad", grad)
+        for one, name in ((fun, "F"), (self.grad, "grad")):
+            self._check_call(one, name)
+
+    def _check_call(self, fun: Callable[..., Any] | None, name: str) -> None:
+        """Say in one sentence that a function cannot be called as this oracle will."""
+        if fun is None or not self.called or arguments.takes(fun, len(self.called) + len(self.args)):
+            return
+        given = ", ".join((*self.called, *(["*args"] if self.args else [])))
+        raise TypeError(
+            f"{type(self).__name__} calls {name}({given}), which {arguments.signature(fun)} cannot be; what else it "
+            "needs goes into args=."
+        )
 
     @property
     def differentiable(self) -> bool:
@@ -106,8 +119,8 @@ class Oracle:
         try:
             answer = fun(query.points, *samples, *self.args)
             return Answer(_checked(answer, query.shape), _roundoff(answer))
-        except catch:
-            return Answer(np.full(query.shape, FAILED))
+        except catch as error:
+            return Answer(np.full(query.shape, FAILED), reason=_in_words(error))
         except BaseException as error:
             _mark(error, first)
             raise
@@ -117,6 +130,7 @@ class Oracle:
     ) -> Answer:
         out = np.empty(query.shape)
         roundoff = DOUBLE
+        reason = ""
         for row, (x, *xi) in enumerate(_rows(query)):
             meter.started += 1
             try:
@@ -126,13 +140,14 @@ class Oracle:
                     continue
                 out[row] = _single(value, query.shape[1:])
                 roundoff = max(roundoff, _roundoff(value))
-            except catch:
+            except catch as error:
                 out[row] = FAILED
+                reason = reason or _in_words(error)
             except BaseException as error:
                 _mark(error, x)
-                meter.before = Answer(out[:row], roundoff)
+                meter.before = Answer(out[:row], roundoff, reason=reason)
                 raise
-        return Answer(out, roundoff)
+        return Answer(out, roundoff, reason=reason)
 
 
 def indices(n: int) -> Sampler:
@@ -164,6 +179,7 @@ class Deterministic(Oracle):
     """
 
     stochastic = False
+    called = ("x",)
 
 
 class FiniteSum(Oracle):
@@ -189,6 +205,8 @@ class FiniteSum(Oracle):
     >>> bool(np.allclose(res.x, 1, atol=0.05))
     True
     """
+
+    called = ("x", "i")
 
     def __init__(
         self,
@@ -228,6 +246,8 @@ class Expectation(Oracle):
     True
     """
 
+    called = ("x", "xi")
+
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -239,6 +259,11 @@ class Expectation(Oracle):
         super().__init__(fun, args, vectorized, grad)
         if not callable(sample):
             raise TypeError(f"sample must be a callable sample(rng, k), got {type(sample).__name__}.")
+        if not arguments.takes(sample, 2):
+            raise TypeError(
+                f"sample is called as sample(rng, k), to draw k times from rng; {arguments.signature(sample)} does not "
+                "take two arguments."
+            )
         self._sample = sample
 
     @property
@@ -275,6 +300,8 @@ class Seeded(Oracle):
     True
     """
 
+    called = ("x", "seed")
+
     def __init__(self, fun: Callable[..., Any], args: Sequence[Any] = (), vectorized: bool = False) -> None:
         super().__init__(fun, args, vectorized)
 
@@ -306,6 +333,7 @@ class Unreplayable(Oracle):
     """
 
     replayable = False
+    called = ("x",)
 
     def __init__(self, fun: Callable[..., Any], args: Sequence[Any] = (), vectorized: bool = False) -> None:
         super().__init__(fun, args, vectorized)
@@ -317,6 +345,11 @@ def _roundoff(answer: Any) -> float:
     if isinstance(kind, np.dtype) and kind.kind == "f":
         return float(np.finfo(kind).eps) / 2
     return DOUBLE
+
+
+def _in_words(error: BaseException) -> str:
+    """Return an exception in words."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _mark(error: BaseException, point: Array) -> None:
@@ -348,13 +381,15 @@ def _checked(values: Any, shape: tuple[int, ...]) -> Array:
 
 def _single(value: Any, shape: tuple[int, ...]) -> Any:
     """Return one answer of a function of one point; a one-element array counts as a number."""
+    wanted = "one real number" if shape == () else f"a gradient of shape {shape}"
+    if isinstance(value, tuple):
+        raise ValueError(f"The function returned a tuple of {len(value)} where {wanted} was expected.")
     out = _unmasked(value)
     if np.can_cast(out.dtype, np.float64, casting="same_kind"):
         if out.shape == shape:
             return out
         if shape == () and out.size == 1:
             return out.item()
-    wanted = "one real number" if shape == () else f"a gradient of shape {shape}"
     raise ValueError(f"The function returned {value!r:.80} where {wanted} was expected.")
 
 

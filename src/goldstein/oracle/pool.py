@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from multiprocessing import connection, parent_process
 from typing import Any
 
+import numpy as np
+
 from goldstein.oracle.oracles import Meter
 from goldstein.oracle.parts import Done, Lost, Part, Task
 from goldstein.oracle.worker import pack, sendable, unpack
@@ -259,6 +261,7 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
+    np.random.seed()  # noqa: NPY002 - a forked process would draw the numbers that all the others draw
     if isinstance(task, bytes):
         task = unpack(task)
     while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -87,10 +87,13 @@ class Answer:
         Not finite: the evaluation failed.
     roundoff : float
         Relative rounding error of the type in which they came.
+    reason : str
+        The first exception that was caught among them, in words; "": none was.
     """
 
     values: Array
     roundoff: float = DOUBLE
+    reason: str = field(default="", kw_only=True)
 
     def tally(self, *, precise: bool = False) -> Tally:
         """Return what counting needs to know of the values; `precise`: their precision is known already."""
@@ -98,9 +101,11 @@ class Answer:
 
     def inside(self, coordinates: Coordinates) -> Answer:
         """Return gradients of the user's as the run sees them."""
-        return Answer(coordinates.slopes(self.values), self.roundoff)
+        return replace(self, values=coordinates.slopes(self.values))
 
     def joined(self, others: Sequence[Answer]) -> Answer:
         """Return this answer and those to the rows that follow as one."""
         every = [self, *others]
-        return Answer(np.concatenate([answer.values for answer in every]), max(answer.roundoff for answer in every))
+        values = np.concatenate([answer.values for answer in every])
+        reasons = [answer.reason for answer in every if answer.reason]
+        return Answer(values, max(answer.roundoff for answer in every), reason=reasons[0] if reasons else "")

@@ -19,6 +19,18 @@ LONGEST = 2000  # letters of one text; more are left out
 MOST_CHOICES = 40
 MOST_NUMBERS = 60  # entries of x that are written out
 SMALL = 200  # height of the pictures after the first
+ENDS = {
+    "CRITERION": "what was asked for is reached",
+    "MAX_EVALS": "the budget is used up, as is usual",
+    "MAX_ITER": "all iterations are done, as is usual",
+    "FAILING": "too many evaluations failed",
+    "CALLBACK": "the callback stopped it",
+    "INTERRUPTED": "it was interrupted",
+    "FINISHED": "the method is done",
+    "RUNNING": "it is still running",
+    "MAX_TIME": "the time is over",
+    "RAISED": "an exception ended it",
+}
 
 
 @dataclass(frozen=True)
@@ -118,19 +130,17 @@ def facts_of(result: Any) -> list[Fact]:
         spent += f", {result.nfail:,} of them failed"
     if result.nrepeat:
         spent += f", {result.nrepeat:,} done again"
-    ended = result.status.name
-    if not result.success and not _has_criterion(result):
-        ended += " (success is for a criterion in stop=, and none was given)"
     facts = [
         Fact("f(x)", value_in_words(result)),
         Fact("evaluations", spent),
         Fact("iterations", f"{result.nit:,}"),
-        Fact("ended", ended),
+        Fact("ended", f"{result.status.name}, {ENDS[result.status.name]}"),
         Fact("x", numbers(result.x, 6)),
     ]
     certificate = result.get("stationarity")
     if certificate is not None:
-        facts.append(Fact("stationary", f"{certificate.answer}: dist(0, ∂_δ f(x)) ≤ {certificate.bound:.4g}"))
+        bound = f": dist(0, ∂_δ f(x)) ≤ {certificate.bound:.4g}" if math.isfinite(certificate.bound) else ""
+        facts.append(Fact("stationary", f"{certificate.answer}{bound}"))
     return facts
 
 
@@ -139,21 +149,26 @@ def value_in_words(result: Any) -> str:
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> value_in_words(SimpleNamespace(fun=0.123456789, fun_stderr=0.0123))
-    '0.123 ± 0.012'
-    >>> value_in_words(SimpleNamespace(fun=2.0, fun_stderr=0.0))
+    >>> import numpy as np, goldstein as gs
+    >>> res = gs.minimize(lambda x: 2.0, np.zeros(2), max_evals=10, rng=0)
+    >>> value_in_words(res)
     '2 (exact)'
+    >>> res.update(fun=0.123456789, fun_stderr=0.0123)
+    >>> value_in_words(res)
+    '0.123 ± 0.012 (standard error)'
     """
     error = result.fun_stderr
+    if result.nfail and result.nfail == result.nfev:
+        return "not known, since every evaluation failed"
     if error == 0:
-        return f"{result.fun:.10g} (exact)"
+        sure = result.get("settings", {}).get("oracle") in (None, "Deterministic", "FiniteSum")
+        return f"{result.fun:.10g} {'(exact)' if sure else '± 0, since all values agree'}"
     if not math.isfinite(error) or not math.isfinite(result.fun):
         return f"about {result.fun:.6g}"
     digits = max(0, 1 - math.floor(math.log10(error)))
     if digits > 12 or abs(result.fun) > 1e6:
-        return f"{result.fun:.6g} ± {error:.2g}"
-    return f"{result.fun:.{digits}f} ± {error:.{digits}f}"
+        return f"{result.fun:.6g} ± {error:.2g} (standard error)"
+    return f"{result.fun:.{digits}f} ± {error:.{digits}f} (standard error)"
 
 
 def numbers(x: Array, most: int) -> str:
@@ -256,10 +271,6 @@ def _in_words(name: str, column: Array) -> str:
     if not finite.size:
         return f"No {name} are known."
     return f"{name}: {finite[0]:.4g} at first, {finite[-1]:.4g} at last, {finite.min():.4g} at the lowest."
-
-
-def _has_criterion(result: Any) -> bool:
-    return bool(result.get("settings", {}).get("stop"))
 
 
 def _stationarity(certificate: Any) -> list[Fact]:

@@ -45,7 +45,7 @@ def described(
     Parameters
     ----------
     fun : Oracle or callable
-        What is minimised: only its kind is kept.
+        What is minimised: only its name and its kind are kept.
     x0 : ndarray, shape (d,)
         The start, as it was given.
     method : Method or ByName
@@ -55,7 +55,7 @@ def described(
     **settings
         Further arguments of `minimize`.
     """
-    call: dict[str, Any] = {"oracle": _oracle(fun)}
+    call: dict[str, Any] = {"function": name_of(fun), "oracle": _oracle(fun)}
     missing = []
     size = sum(getattr(one, "nbytes", 0) for one in args)
     if size > MOST_BYTES:
@@ -84,12 +84,21 @@ def made_again(call: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
     missing = [name for name in call["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
     if missing:
         raise ValueError(f"what it was given is no plain data: {', '.join(missing)}")
-    again = {name: _made(value) for name, value in call.items() if name not in ("oracle", "missing", "args")}
+    again = {
+        name: _made(value) for name, value in call.items() if name not in ("function", "oracle", "missing", "args")
+    }
     args = () if isinstance(fun, Oracle) else _made(call["args"])
     again["fun"] = fun if isinstance(fun, Oracle) else _wrapped(fun, call["oracle"], args)
     if not isinstance(again["fun"], Oracle):
         again["args"] = args
     return again
+
+
+def name_of(fun: Any) -> str:
+    """Return where a function is found, as module:name, or what it is."""
+    bare = fun.fun if isinstance(fun, Oracle) else fun
+    name = getattr(bare, "__qualname__", None)
+    return f"{bare.__module__}:{name}" if name else type(bare).__name__
 
 
 def _oracle(fun: Any) -> dict[str, Any]:

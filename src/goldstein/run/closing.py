@@ -16,7 +16,8 @@ from goldstein.oracle import Array, Oracle, Query
 from goldstein.run.result import mean_and_error
 from goldstein.stationarity.certificate import Certificate, Search
 
-SHARE = 200  # one part in so many of the budget estimates f at a candidate
+SHARE = 200  # one part in so many of the budget estimates f at a candidate,
+WHOLE = 100  # and one in so many if that makes it the whole of a finite sum
 MOST = 10_000  # and this many values at most, unless more make it exact
 SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
 CERTIFYING_SHARE = 5  # one part in so many of the budget tells how stationary the answer is, if that is asked for
@@ -83,7 +84,7 @@ class Closing:
         if self.judging and not self.oracle.replayable:  # common samples compare points much better
             share = max(2, int(self.judging * budget) // self.candidates)
         n = self.oracle.n
-        return n if n is not None and n <= share else min(share, MOST)
+        return n if n is not None and n <= max(share, budget // WHOLE) else min(share, MOST)
 
     def run(
         self, points: dict[str, Array], nfev: int, left: Callable[[], int | None], rng: np.random.Generator
@@ -164,8 +165,8 @@ def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) ->
     """Return the first candidate, unless a later one is lower by a standard error of the difference.
 
     `exact` means are f itself, and any difference is clear; where there is none at all, the start is left, which is the
-    last one. `cut` compares means of values between their 5 % and 95 % quantiles, because noise that does not cancel may have
-    heavy tails.
+    last one. `cut` compares means of values between their 5 % and 95 % quantiles, because noise that does not cancel
+    may have heavy tails.
     """
     names = [name for name, values in judged.items() if np.isfinite(values).any()]
     if not names:

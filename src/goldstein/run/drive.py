@@ -94,9 +94,9 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
         except Exception as error:
             session.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
-                error.result = session.result(Status.RUNNING)  # type: ignore[attr-defined]
+                error.result = session.result(Status.RAISED)  # type: ignore[attr-defined]
                 error.add_note(
-                    f"goldstein: raised after {session.counters.nfev} evaluations; `.point` holds the point (if it was "
+                    f"goldstein: raised at evaluation {session.counters.nfev}; `.point` holds the point (if it was "
                     "raised by the function), `.result` the run so far."
                 )
             raise

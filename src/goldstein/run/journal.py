@@ -172,6 +172,7 @@ class Journal:
         self.stages: list[Stage] = []
         self.call: dict[str, Any] | None = None  # by which the run was begun, in plain data; kept, and not compared
         self.number = 0  # queries that were asked
+        self.doubt = ""  # whether the values in it are those of the function at hand
         self.lost = 0  # rows that were begun in earlier lives of the run, and never answered
         self._records: Records | None = None
         self._stage = -1
@@ -250,6 +251,7 @@ class Journal:
             return None
         stage = self.stages[self._stage]
         _compare(self.path, stage.header, identity)
+        self.doubt = self._another_function(stage.header)
         larger = _larger(self.path, stage.header["limits"], limits, horizon)
         if larger:
             self._forget_ending(stage)
@@ -266,6 +268,14 @@ class Journal:
         self.number = snapshot.queries
         self._read_from(snapshot.position)
         return snapshot
+
+    def _another_function(self, header: Mapping[str, Any]) -> str:
+        """Say so if the function has another name than the one whose values are in the file; modules may change."""
+        then, now = (str((call or {}).get("function", "")) for call in (header.get("call"), self.call))
+        named = ":" in then and ":" in now
+        if not named or then.rpartition(":")[2] == now.rpartition(":")[2]:
+            return ""
+        return f"{self.path} holds values of {then}, which were taken for those of {now}."
 
     def _forget_ending(self, stage: Stage) -> None:
         """Drop the end that a run came to which now goes on; later stages began at that end."""

@@ -31,6 +31,7 @@ class Status(IntEnum):
     FINISHED = 6
     RUNNING = 7
     MAX_TIME = 8
+    RAISED = 9
 
 
 REASONS = {
@@ -42,6 +43,7 @@ REASONS = {
     Status.FINISHED: "The method has ended its schedule.",
     Status.RUNNING: "Still running.",
     Status.MAX_TIME: "The time is over; this is the run so far.",
+    Status.RAISED: "An exception ended the run; this is the run so far.",
 }
 
 VERSIONS = {

@@ -40,6 +40,7 @@ Play = Generator[Query | None, Answer | None, T]
 """What a driver plays: queries, and None where it may catch its breath; answers, and None after a breath."""
 
 SAME = 100  # unit rounding errors by which two values at one point may differ, as of a sum in another order
+FAR = 1e6  # lengths of x0 from it at which an answer is worth a question
 FLAT = 50  # so many differences that are all exactly 0 are worth a warning
 FLAT_WITH_NOISE = 500  # where many components may be flat though f is not
 
@@ -126,6 +127,7 @@ class Session:
         self.recorder = Recorder.over(max_evals, seldom=not estimating)
         self.lookout = Lookout()
         self.lowest = Lowest()
+        self.reason = ""  # why an evaluation failed, of the first that tells
         self._start = x0
         self._x0 = x0 if coordinates is None else coordinates.inside(x0)
         self.step = Step(self._x0)
@@ -147,6 +149,8 @@ class Session:
         if self.journal is not None:
             limits = {"max_evals": self.max_evals, "max_iter": self.max_iter}
             saved = self.journal.begin(self._identity(), limits, self.needs.horizon)
+            if self.journal.doubt:
+                self.notes.append(self.journal.doubt)
         if self.bare:
             yield from self._recognise(saved)
         self._begin(saved)
@@ -185,6 +189,7 @@ class Session:
         answer = yield query
         assert answer is not None
         self.counters.count(query, answer, diagnostic=True)
+        self.reason = answer.reason
         self.lowest.look(query, answer)
         first, second = answer.values
         rounding = SAME * DOUBLE * max(abs(first), abs(second))
@@ -333,6 +338,7 @@ class Session:
         if self.coordinates is not None and query.order == 1:
             answer = answer.inside(self.coordinates)
         self._resting = None
+        self.reason = self.reason or answer.reason
         tally = self.counters.count(query, answer)
         if tally.lowest < self.lowest.value and not self.oracle.noisy:
             self.lowest.look(asked, answer)
@@ -540,6 +546,11 @@ class Session:
         if len(points) > 1:
             values = "one fresh value" if answer.samples == 1 else f"{answer.samples} fresh values"
             self.notes.append(f"The answer is the {answer.name}, by {values} of each candidate.")
+        far = float(np.linalg.norm(answer.x - self._start))
+        if far > FAR * max(1.0, float(np.linalg.norm(self._start))):
+            self.notes.append(
+                f"The answer lies {far:.2g} from x0: if f falls without end, is its sign right, or are bounds missing?"
+            )
         if answer.name == START:
             self.notes.append(f"Nothing lower than the start was found in {self.counters.nfev} evaluations.")
         result = self.result(status)
@@ -638,7 +649,9 @@ class Session:
         notes = [*self.notes, *self.remarks.values()]
         if count.nfail:
             share = count.nfail / max(self.counted, 1)
-            notes.append(f"{share:.1%} of the evaluations failed; if that depends on the point, estimates are biased.")
+            first = f" The first that tells why: {self.reason:.300}" if self.reason else ""
+            said = f"{share:.1%} of the evaluations failed; if that depends on the point, estimates are biased."
+            notes.append(f"{said}{first}")
         x, fun, stderr = self._known()
         return Result(  # type: ignore[call-arg]
             x=x,
@@ -663,9 +676,9 @@ class Session:
         """Return the answer as it is known without a further evaluation, the value there, and its standard error."""
         x = self._best()
         lowest = self.lowest
-        if lowest.x is not None and self.estimating and not self.oracle.noisy and self._found is None:
-            if self.choosing or np.array_equal(x, lowest.x):
-                return lowest.x.copy(), lowest.value, 0.0
+        told = self.estimating and not self.oracle.noisy and self._found is None
+        if told and lowest.x is not None and (self.choosing or np.array_equal(x, lowest.x)):
+            return lowest.x.copy(), lowest.value, 0.0
         funs = self.recorder.columns["fun"]
         return x, funs[-1] if funs else np.nan, np.nan
 
