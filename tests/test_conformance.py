@@ -10,7 +10,7 @@ import goldstein as gs
 from goldstein.methods import METHODS, resolve
 from goldstein.methods.cutting_plane import MOST_VARIABLES
 from goldstein.problems import catalogue
-from goldstein.testing import CHECKS, check_method
+from goldstein.testing import EVERY_CHECK, check_method
 
 PROBLEMS = {name: make() for name, make in catalogue().items()}
 BY_NAME = tuple(METHODS)  # no settings needed
@@ -46,7 +46,7 @@ WITH_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", EVERY_CHECK, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", [*BY_NAME, *WITH_SETTINGS])
 @pytest.mark.parametrize("stochastic", [False, True], ids=["deterministic", "sum"])
 def test_conformance(name, check, stochastic):
