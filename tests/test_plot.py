@@ -11,6 +11,7 @@ from goldstein.attack import attack
 
 matplotlib = pytest.importorskip("matplotlib")
 Figure = pytest.importorskip("matplotlib.figure").Figure
+PolyCollection = pytest.importorskip("matplotlib.collections").PolyCollection
 
 
 def noisy(x, seed):
@@ -111,7 +112,29 @@ def test_a_noisy_run_has_a_band_and_an_exact_one_has_none(runs):
     drawn = [Figure().subplots(), Figure().subplots()]
     runs[0].plot(axes=drawn[0])
     gs.minimize(lambda x: abs(x).sum(), np.ones(2), max_evals=200, rng=0).plot(axes=drawn[1])
-    assert [len(axes.collections) for axes in drawn] == [1, 0]
+    bands = [[one for one in axes.collections if isinstance(one, PolyCollection)] for axes in drawn]
+    assert [len(there) for there in bands] == [1, 0]
+
+
+def test_an_exact_run_shows_the_lowest_value_so_far_and_the_answer():
+    axes = Figure().subplots()
+    res = gs.minimize(lambda x: abs(x).sum(), np.ones(2), max_evals=300, rng=0)
+    res.plot(axes=axes)
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["auto, lowest so far", "answer"]
+    (lowest,) = (line for line in axes.get_lines() if line.get_label() == names[0])
+    assert (np.diff(lowest.get_ydata()) <= 0).all()
+
+
+@pytest.mark.parametrize("evals", [1, 2, 3])
+def test_a_run_of_few_evaluations_can_be_drawn(evals, tmp_path):
+    gs.minimize(lambda x: abs(x).sum(), np.ones(2), max_evals=evals, rng=0).plot(tmp_path / "run.png")
+    assert (tmp_path / "run.png").stat().st_size > 1000
+
+
+def test_axes_in_the_place_of_a_path_are_answered_in_a_sentence(runs):
+    with pytest.raises(TypeError, match="path must be a path, got Axes; what to draw into is given as axes="):
+        runs[0].plot(Figure().subplots())
 
 
 def test_without_the_extra_one_sentence_names_it(runs, tmp_path, monkeypatch):

@@ -79,7 +79,7 @@ def test_the_page_tells_what_happened(simulated, tmp_path):
     assert "seed 7" in said
     assert "max_evals 2000" in said
     assert "0.95" in said  # the confidence of the interval
-    assert "None of the" in said  # failed
+    assert "No evaluation failed" in said  # failed
     assert 'journal="run.journal"' in said
 
 
@@ -213,6 +213,15 @@ def test_printing_shows_first_what_a_person_wants_to_know(simulated, exact):
     assert max(map(len, lines)) <= 120
     assert exact.fun == exact["fun"]  # it is a scipy result as before
     assert {"x", "fun", "plot", "report"} <= set(dir(exact))
+
+
+def test_a_report_is_html(exact):
+    with pytest.raises(ValueError, match=r"A report is a page in HTML: give it a name such as run.html, got 'a.pdf'"):
+        exact.report("a.pdf")
+
+
+def test_the_answer_can_be_copied_from_the_page(exact):
+    assert report.account_of(exact).x == str(exact.x.tolist())
 
 
 def test_every_status_has_words():

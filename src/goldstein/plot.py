@@ -26,32 +26,51 @@ Path_ = str | os.PathLike[str]
 
 def run(result: Any, path: Path_ | None = None, *, axes: Any = None, label: str | None = None) -> Any:
     """Draw one run; see `Result.plot`."""
-    axes = new_axes(path) if axes is None else axes
+    axes = _axes(path, axes)
     history = result.history
     made = history.nfev + history.ngev
     look = style(axes)
     name = label or result.method.name
-    values = history.monitor
-    if not np.isfinite(values).any():
-        values = history.fun
-    if values is history.fun and is_noisy(result):
-        mean, error = smoothed(values)
+    if np.isfinite(history.monitor).any():
+        _curve(axes, made, history.monitor, name, look)
+        _finish(axes, "monitor", path)
+        return axes
+    values = history.fun
+    if is_noisy(result):
+        mean, error = smoothed(values, made)
         axes.plot(made, values, ".", color=look["color"], alpha=0.4)
-        axes.plot(made, mean, label=name, **look)
+        _curve(axes, made, mean, f"{name}, mean of values", look)
         fine = np.isfinite(mean)
         low = (mean - SIGMAS * error)[fine]
-        if np.nanmin(values) > 0:  # the axis may become logarithmic, and the band must not fall off it
-            low = np.maximum(low, np.nanmin(values))
+        known = values[np.isfinite(values)]
+        if known.size and known.min() > 0:  # the axis may become logarithmic, and the band must not fall off it
+            low = np.maximum(low, known.min())
         axes.fill_between(made[fine], low, (mean + SIGMAS * error)[fine], color=look["color"], alpha=0.2, linewidth=0)
     else:
-        axes.plot(made, values, label=name, **look)
-    _finish(axes, "values" if values is history.fun else "monitor", path)
+        axes.plot(made, values, color=look["color"], alpha=0.4, linewidth=0.8)
+        _curve(axes, made, np.fmin.accumulate(values) if values.size else values, f"{name}, lowest so far", look)
+    _answer(axes, result, made, look["color"])
+    _finish(axes, "values", path)
     return axes
+
+
+def _curve(axes: Any, made: Array, values: Array, name: str, look: dict[str, Any]) -> None:
+    """Draw what is finite of a curve."""
+    fine = np.isfinite(values)
+    axes.plot(made[fine], values[fine], label=name, **(look if fine.sum() > 1 else {**look, "markevery": 1}))
+
+
+def _answer(axes: Any, result: Any, made: Array, colour: str) -> None:
+    """Mark f at the answer, with twice its standard error to both sides."""
+    if not np.isfinite(result.fun) or not made.size:
+        return
+    error = SIGMAS * np.nan_to_num(result.fun_stderr)
+    axes.errorbar(made[-1], result.fun, yerr=error or None, fmt="*", color=colour, markersize=12, label="answer")
 
 
 def runs(many: Any, path: Path_ | None = None, *, axes: Any = None, label: str | None = None) -> Any:
     """Draw many runs of one method as a band; see `ManyResults.plot`."""
-    axes = new_axes(path) if axes is None else axes
+    axes = _axes(path, axes)
     stacked = many.history
     monitored = np.isfinite(stacked["monitor"]).any()
     values = stacked["monitor"] if monitored else stacked["fun"]
@@ -98,6 +117,13 @@ def curves(bands: Mapping[str, tuple[Array, Array]], path: Path_, *, title: str,
     axes.set_title(title)
     _finish(axes, ylabel, path)
     return Path(path)
+
+
+def _axes(path: Any, axes: Any) -> Any:
+    """Return where to draw."""
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a path, got {type(path).__name__}; what to draw into is given as axes=.")
+    return new_axes(path) if axes is None else axes
 
 
 def new_axes(path: Path_ | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import shlex
 from collections.abc import Mapping
@@ -114,7 +115,7 @@ def account_of(result: Any) -> Account:
         more_choices=len(choices) - len(told),
         stationarity=_stationarity(result.get("stationarity")),
         failures=_failures(result),
-        x=numbers(result.x, MOST_NUMBERS),
+        x=exactly(result.x),
         settings=[Fact("method", cut(repr(result.method))), *in_lines(settings)],
         versions=in_lines(result.get("versions", {})),
         onwards=_onwards(settings, result.method.needs.horizon),
@@ -178,6 +179,13 @@ def numbers(x: Array, most: int) -> str:
     return f"[{entries}{more}]"
 
 
+def exactly(x: Array) -> str:
+    """Return a vector as Python reads it; of a long one, its first entries."""
+    entries = ", ".join(repr(float(entry)) for entry in x[:MOST_NUMBERS])
+    more = f", …]  # {x.size:,} entries" if x.size > MOST_NUMBERS else "]"
+    return f"[{entries}{more}"
+
+
 def cut(text: str, longest: int = LONGEST) -> str:
     """Return a text that is not too long."""
     return text if len(text) <= longest else text[:longest] + " …"
@@ -192,7 +200,7 @@ def charts_of(result: Any) -> list[Chart]:
     """Return the pictures of a result: its values and, where known, gradient norm, step and failures."""
     history = result.history
     made = history.nfev + history.ngev
-    charts = [_values(result, made)]
+    charts = [_values(result, made)] if np.isfinite(history.fun).any() or np.isfinite(result.fun) else []
     for name, column in (("norm of the gradient estimate", history.gradient_norm), ("step size", history.step)):
         if np.isfinite(column).any():
             charts.append(_small(name, made, column))
@@ -205,14 +213,20 @@ def charts_of(result: Any) -> list[Chart]:
 
 def picture(result: Any) -> str:
     """Return the first picture of a result as SVG that brings its own colours, for notebooks."""
-    (chart, *_) = charts_of(result)
+    charts = charts_of(result)
+    if not charts:
+        return ""
+    chart = charts[0]
     look = (
         ".gs path{fill:none}.gs text{font-size:13px;fill:currentColor}.gs .grid{stroke:currentColor;opacity:.2}"
         ".gs .main{stroke:#0072b2;stroke-width:2}.gs .faint,.gs .dots{stroke:currentColor;opacity:.5}"
         ".gs .dots{stroke-width:3;stroke-linecap:round}.gs .band{fill:#0072b2;opacity:.25}"
         ".gs .mark{stroke:currentColor;stroke-dasharray:3 4}.gs .point{fill:#d55e00}"
     )
-    return f'<div class="gs" style="max-width:600px"><style>{look}</style>{chart.svg("run")}</div>'
+    words = {"dots": "dots", "faint": "thin line", "main": "line", "band": "band", "point": "point"}
+    legend = "; ".join(f"{words[look]}: {html.escape(name)}" for look, name in chart.legend())
+    said = f"<p>{html.escape(chart.title)}. {legend}.</p>"
+    return f'<div class="gs" style="max-width:600px"><style>{look}</style>{chart.svg("run")}{said}</div>'
 
 
 def is_noisy(result: Any) -> bool:
@@ -221,25 +235,31 @@ def is_noisy(result: Any) -> bool:
     return bool(result.fun_stderr != 0 if oracle is None else oracle != "Deterministic")
 
 
-def smoothed(fun: Array) -> tuple[Array, Array]:
-    """Return the mean of each value and its neighbours, and its standard error from their scatter.
+def smoothed(fun: Array, made: Array) -> tuple[Array, Array]:
+    """Return the mean of each record and its neighbours, and its standard error from their scatter.
+
+    A record counts by the evaluations that were made since the one before.
 
     Examples
     --------
     >>> import numpy as np
-    >>> mean, error = smoothed(np.array([1.0, 3.0] * 50))
+    >>> mean, error = smoothed(np.array([1.0, 3.0] * 50), np.arange(100))
     >>> bool(abs(mean[50] - 2) < 0.2), bool(0.2 < error[50] < 0.5)
     (True, True)
     """
     mean = np.full(len(fun), np.nan)
     error = np.full(len(fun), np.nan)
+    counts = np.maximum(np.diff(made, prepend=0.0), 1e-9)
     for place in range(len(fun)):
-        near = fun[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
-        near = near[np.isfinite(near)]
+        nearby = slice(max(0, place - NEIGHBOURS), place + NEIGHBOURS + 1)
+        fine = np.isfinite(fun[nearby])
+        near = fun[nearby][fine]
         if near.size > 2:
+            weights = counts[nearby][fine] / counts[nearby][fine].sum()
             with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
-                mean[place] = near.mean()
-                error[place] = near.std(ddof=1) / math.sqrt(near.size)
+                mean[place] = weights @ near
+                scatter = (weights**2) @ (near - mean[place]) ** 2
+                error[place] = math.sqrt(scatter * near.size / (near.size - 1))
     return mean, error
 
 
@@ -249,7 +269,7 @@ def _values(result: Any, made: Array) -> Chart:
     error = SIGMAS * result.fun_stderr
     answer = Point(float(made[-1]) if len(made) else 0.0, result.fun, error, "the answer")
     if is_noisy(result):
-        mean, stderr = smoothed(fun)
+        mean, stderr = smoothed(fun, made)
         lines = [Line(made, fun, "mean of the values since the record before", "dots")]
         lines.append(Line(made, mean, f"mean of {2 * NEIGHBOURS + 1} records around"))
         band = Band(made, mean - SIGMAS * stderr, mean + SIGMAS * stderr, "± 2 standard errors, from their scatter")
@@ -290,7 +310,7 @@ def _stationarity(certificate: Any) -> list[Fact]:
 def _failures(result: Any) -> str:
     made = result.nfev + result.ngev
     if not result.nfail:
-        return f"None of the {made:,} evaluations failed."
+        return "No evaluation failed."
     return f"{result.nfail:,} of {made:,} evaluations failed ({result.nfail / max(made, 1):.1%})."
 
 

@@ -114,6 +114,11 @@ class Chart:
         parts.append("</svg>")
         return "\n".join(parts)
 
+    @property
+    def title(self) -> str:
+        """What is on the vertical axis, and how."""
+        return f"{self.name}, on a logarithmic axis" if self._vertical().log else self.name
+
     def legend(self) -> list[tuple[str, str]]:
         """Return the classes and the names of what is drawn."""
         named = [(line.look, line.name) for line in self.lines]
@@ -183,7 +188,8 @@ class Axis:
         step = max(1, math.ceil(len(decades) / 7))
         if len(decades) < 3:
             several = [first * 10.0**power for power in range(decades.start - 1, decades.stop) for first in (1, 2, 5)]
-            return [tick for tick in several if self.low <= math.log10(tick) <= self.high]
+            inside = [tick for tick in several if self.low <= math.log10(tick) <= self.high]
+            return inside[:: math.ceil(len(inside) / 6)] if inside else inside
         return [10.0**power for power in decades if power % step == 0]
 
 

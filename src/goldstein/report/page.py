@@ -27,5 +27,7 @@ def write(account: Account, path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be a path, got {type(path).__name__}.")
     where = Path(path)
+    if where.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"A report is a page in HTML: give it a name such as run.html, got {str(path)!r:.200}.")
     where.write_text(page(account), encoding="utf-8")
     return where

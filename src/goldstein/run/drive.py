@@ -65,6 +65,8 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                         bar.done(session.counters.nfev, session.step.value, replaying)
                     query = play.send(None)
                     continue
+                if bar is not None:
+                    bar.final = session.ending
                 evaluate.started = 0
                 known: Sequence[tuple[int, Answer]] = ()
                 try:

@@ -35,6 +35,7 @@ class Bar:
         self.stream = sys.stderr if stream is None else stream
         self.shown = bool(getattr(self.stream, "isatty", lambda: False)())
         self.value = math.nan
+        self.final = False  # what comes now is about the answer and other candidates, whose mean says nothing
         self._earlier = 0  # evaluations of earlier stages
         self._done = 0
         self._come = 0
@@ -53,7 +54,7 @@ class Bar:
         """Take note of values as they arrive."""
         self._come += len(answer.values)
         finite = answer.values[np.isfinite(answer.values)] if answer.values.ndim == 1 else np.empty(0)
-        if finite.size:
+        if finite.size and not (self.final and self.noisy):
             self._value(float(finite.mean()) if self.noisy else float(finite.min()))
         self._show()
 

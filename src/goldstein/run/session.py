@@ -137,6 +137,7 @@ class Session:
         self._said: set[str] = set()
         self._resting: Snapshot | None = None
         self._final = False
+        self.ending = False  # what is still asked for is about the answer only
         self.choosing = False
         self._spent = 0  # before the method began
         self._found: Array | None = None
@@ -533,6 +534,7 @@ class Session:
 
     def _close(self, status: Status) -> Play[Result]:
         """Let the closing find the answer, and make the result."""
+        self.ending = True
         if self.recorder.columns["nit"][-1:] != [self.nit] or self.recorder.columns["nfev"][-1] < self.counters.nfev:
             self._note()
             self._complain(self._precision())
