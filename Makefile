@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -29,13 +30,19 @@ help:
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(DEMO): pyproject.toml constraints.txt
+	@echo "Installing what the demo needs into $(VENV): about 600 MB, once."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,report,cli]"
+	touch $(DEMO)
+
+$(STAMP): $(DEMO)
+	@echo "Installing all extras and the tools of development into $(VENV): about 2 GB more, once, a few minutes."
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[compiled,sklearn,plot,report,cli,torch,onnx,ray,dask,simopt]" --group dev
 	touch $(STAMP)
 
-demo: $(STAMP)
+demo: $(DEMO)
 	$(BIN)/goldstein demo
 
 demo-attack: $(STAMP)
