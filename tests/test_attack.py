@@ -182,7 +182,9 @@ def test_any_shape_of_image_and_its_contact_sheet(shape, tmp_path):
 
 
 WRONG = [
-    ({"images": np.zeros((2, 6, 6), int)}, "floating point"),
+    ({"images": np.zeros((2, 6, 6), int)}, "floating point .* divide by 255 first"),
+    ({"images": np.ones((2, 6, 6), np.uint8), "bounds": (0, 255)}, r"got uint8; give images.astype\(np.float32\)"),
+    ({"images": np.full((2, 6, 6), 1.5)}, r"got \[1.5, 1.5\]; bounds=\(smallest, largest\) is another range"),
     ({"images": np.zeros(6)}, "must have the shape"),
     ({"images": np.full((2, 6, 6), 1.5)}, r"pixels in \[0, 1\], got \[1.5, 1.5\]"),
     ({"images": np.full((2, 6, 6), np.nan)}, r"pixels in \[0, 1\]"),
@@ -204,7 +206,11 @@ WRONG = [
     ({"bounds": (1.0, 0.0)}, "bounds must be"),
     ({"bounds": None}, r"bounds must be \(smallest, largest\) pixel, got None"),
     ({"bounds": ("0", "1")}, r"bounds must be \(smallest, largest\) pixel, got \('0', '1'\)"),
-    ({"method": "walk"}, "Unknown method 'walk'"),
+    ({"method": "walk"}, r"Unknown method 'walk'; known are sign averaging, auto, two-point, .*gfm.*, cma\.$"),
+    (
+        {"labels": ["cat", "dog"]},
+        r"labels must be 2 whole numbers, .*np.searchsorted\(classes, y\) makes them of names",
+    ),
     ({"method": gs.SINGD(delta=0.5, p=20.0, q=20.0)}, "needs gradients"),
     ({"method": SignAveraging, "model": None}, "method must be a name or a method object"),
 ]
@@ -296,7 +302,7 @@ def test_a_contact_sheet_shows_the_range_and_leaves_the_backend(shape, bounds, t
     low, high = bounds if np.isfinite(bounds[0]) else (-40.0, 70.0)
     x = np.linspace(low, high, int(np.prod(shape)), dtype=np.float32).reshape(1, *shape)
     before = matplotlib.get_backend(auto_select=False)
-    res = attack(lambda x: np.stack([np.ones(len(x)), np.zeros(len(x))], axis=1), x, [1], bounds=bounds)
+    res = attack(lambda x: np.stack([np.full(len(x), 2.0), np.zeros(len(x))], axis=1), x, [1], bounds=bounds)
     shown = imread(res.contact_sheet(tmp_path / "sheet.png"))[..., :3]
     assert matplotlib.get_backend(auto_select=False) == before
     for gray in (0.2, 0.5, 0.8):  # dark, middle and light areas, not only ink
@@ -312,3 +318,103 @@ def test_few_images_hold_the_rows_of_a_query_at_a_time():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10 * one
+
+
+def test_no_method_is_offered_that_an_attack_refuses():
+    with pytest.raises(ValueError, match="Unknown method") as caught:
+        attack(Linear(), SOME[:2], [0, 1], method="walk")
+    names = str(caught.value).split("known are ")[1].rstrip(".").split(", ")
+    assert "cutting-plane" not in names
+    for name in names:
+        attack(Linear(), SOME[:2], None, method=name, radius=0.01, max_queries=150)
+
+
+def targets_of_all_kinds():
+    yield "list", [2]
+    yield "array", np.array([2])
+    yield "number", np.array(2)
+    try:
+        import torch
+    except ImportError:
+        return
+    yield "tensor", torch.tensor(2)
+
+
+@pytest.mark.parametrize("given", [pytest.param(each, id=name) for name, each in targets_of_all_kinds()])
+def test_one_target_for_all_is_one_however_it_is_given(given):
+    y = labels(Linear(), SOME)
+    assert (y == 2).any()
+    plain, other = (attack(Linear(), SOME, y, targets=goal, radius=0.1, max_queries=50) for goal in (2, given))
+    np.testing.assert_array_equal(plain.x, other.x)
+    np.testing.assert_array_equal(other.at_target, y == 2)
+    with pytest.raises(ValueError, match="target equals its image's label, at 0"):
+        attack(Linear(), SOME[:1], y[:1], targets=y[:1])
+
+
+def test_images_at_their_target_are_not_called_wrong():
+    y = labels(Linear(), SOME)
+    there = int((y == 0).sum())
+    wrong = y.copy()
+    wrong[np.flatnonzero(y == 1)[:2]] = 2
+    res = attack(Linear(), SOME, wrong, targets=0, radius=0.1, max_queries=50)
+    assert f"2 more were misclassified before, {there} more were at their target" in repr(res)
+    assert (res.summary()["misclassified"], res.summary()["at_target"]) == (there + 2, there)
+    assert "target" not in repr(attack(Linear(), SOME, y, radius=0.1, max_queries=50))
+
+
+@pytest.fixture
+def titles(monkeypatch):
+    """The titles of the pictures that are drawn."""
+    axes = pytest.importorskip("matplotlib.axes").Axes
+    said = []
+    before = axes.set_title
+    monkeypatch.setattr(axes, "set_title", lambda self, text, **keys: (said.append(text), before(self, text, **keys)))
+    return said
+
+
+def test_a_contact_sheet_says_why_an_image_was_not_won(titles, tmp_path):
+    y = labels(Linear(), SOME)
+    wrong = y.copy()
+    wrong[np.flatnonzero(y == 1)[0]] = 2
+    attack(Linear(), SOME, wrong, targets=0, radius=1e-4, max_queries=3).contact_sheet(tmp_path / "sheet.png", 30)
+    outcomes = titles[1::2]
+    assert outcomes.count("at target") == (y == 0).sum()
+    assert outcomes.count("wrong before") == 1
+    assert outcomes.count("not won") == (y != 0).sum() - 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(6, 6), (6, 6, 3)])
+def test_the_footer_of_a_contact_sheet_is_not_cut_off(count, shape, tmp_path):
+    imread = pytest.importorskip("matplotlib.image").imread
+    x = images(count, shape=shape)
+    model = lambda x: np.stack([x.mean(axis=tuple(range(1, x.ndim))), 0 * x[:, 0].ravel()[: len(x)]], axis=1)  # noqa: E731
+    shown = imread(attack(model, x, None, radius=0.01, max_queries=2).contact_sheet(tmp_path / "sheet.png"))[..., :3]
+    assert (shown[:, [0, 1, -2, -1]] == 1).all()
+    assert (shown[[0, -1]] == 1).all()
+
+
+@pytest.mark.parametrize("count", [0, -1, "5", 2.0])
+def test_a_contact_sheet_shows_a_number_of_images(count, tmp_path):
+    pytest.importorskip("matplotlib")
+    res, _, _ = run(max_queries=2)
+    with pytest.raises((TypeError, ValueError), match="count must be a whole number of at least 1"):
+        res.contact_sheet(tmp_path / "sheet.png", count)
+    with pytest.raises(ValueError, match=r"cannot be drawn as sheet.xyz; known suffixes are .*png"):
+        res.contact_sheet(tmp_path / "sheet.xyz")
+
+
+def test_flat_images_are_drawn_as_squares_or_not_at_all(tmp_path, monkeypatch):
+    axes = pytest.importorskip("matplotlib.axes").Axes
+    drawn = []
+    before = axes.imshow
+    monkeypatch.setattr(axes, "imshow", lambda self, x, **keys: (drawn.append(x.shape), before(self, x, **keys))[1])
+    for pixels in (36, 35):
+        x = images(2, shape=(pixels,))
+        res = attack(lambda x: x[:, :2], x, None, radius=0.01, max_queries=2)
+        if pixels == 36:
+            res.contact_sheet(tmp_path / "sheet.png")
+            assert set(drawn) == {(6, 6)}
+        else:
+            with pytest.raises(ValueError, match=r"needs images of shape \(h, w\), .* got \(35,\): reshape"):
+                res.contact_sheet(tmp_path / "sheet.png")

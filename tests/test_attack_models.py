@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attack_models import Linear, images, labels
+from attack_models import Linear, explode, images, labels
 from goldstein.attack import FixedRows, SignAveraging, attack, onnx_model, sklearn_model, torch_model
+from goldstein.attack.foolbox import FoolboxAttack
 from goldstein.testing import CHECKS
 
 X = images(40, shape=(1, 8, 8))
@@ -51,6 +52,7 @@ def test_torch_images_are_wrong_by_a_pass_of_another_kind():
     y = model(X).argmax(axis=1)
     res = attack(model, X, y, radius=0.03, max_queries=500)
     assert res.success.any()
+    module.eval()
     with torch.no_grad():
         said = np.array([int(module(torch.from_numpy(x[None])).argmax()) for x in res.x])
     np.testing.assert_array_equal(said != y, res.success)
@@ -96,7 +98,7 @@ def test_sklearn_with_two_classes():
         sklearn_model(object())
 
 
-@pytest.mark.parametrize("batch", ["n", 64])
+@pytest.mark.parametrize("batch", ["n", 64, 5])
 def test_an_attack_through_onnx_runtime(batch):
     onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
     make, kind, rng = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
@@ -114,6 +116,10 @@ def test_an_attack_through_onnx_runtime(batch):
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
 
     assert onnx_model(session)(X).shape == (40, 512)
+    assert onnx_model(session).rows == (64 if batch == "n" else batch)
+    if batch != "n":
+        with pytest.raises(ValueError, match=rf"The graph takes {batch} images at a time, got rows=16"):
+            onnx_model(session, rows=16)
     with pytest.raises(ValueError, match="no output 'labels'; it has features, scores"):
         onnx_model(session, scores="labels")
     model = onnx_model(session, scores="scores")
@@ -121,8 +127,7 @@ def test_an_attack_through_onnx_runtime(batch):
     one, two = (attack(model, X, y, radius=0.02, max_queries=200, chunk=chunk) for chunk in (256, 30))
     assert 0 < one.success.sum() < 40
     np.testing.assert_array_equal(one.x, two.x)
-    full = np.concatenate([one.x, X[:24]])
-    said = session.run(["scores"], {"pixels": full})[0][:40].argmax(axis=1)
+    said = model(one.x).argmax(axis=1)
     np.testing.assert_array_equal(said != y, one.success)
 
 
@@ -211,7 +216,73 @@ def test_a_bare_module_is_taken_as_torch_model_takes_it():
     wrapped = attack(torch_model(net), images, None, radius=0.3, max_queries=100)
     np.testing.assert_array_equal(bare.x, wrapped.x)
     assert bare.success.any()
-    assert not net.training
+    assert net.training
+
+
+def test_a_module_in_training_is_asked_in_evaluation_mode_and_left_as_it_was():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    nn = torch.nn
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 3)).train()
+    net[0].eval()  # a part that is frozen stays so
+    modes = [part.training for part in net.modules()]
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    one, two = (attack(net, X, None, radius=0.05, max_queries=50) for _ in range(2))
+    np.testing.assert_array_equal(one.x, two.x)
+    model = torch_model(net)
+    shell = FoolboxAttack(max_queries=50)
+    raw, _, _ = shell(net, torch.from_numpy(X), torch.from_numpy(model(X).argmax(axis=1)), epsilons=0.05)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert [part.training for part in net.modules()] == modes
+    np.testing.assert_array_equal(model(raw.numpy()).argmax(axis=1), shell.results[0].predicted)
+    net.forward = explode
+    with pytest.raises(ConnectionError):
+        attack(net, X, None)
+    assert [part.training for part in net.modules()] == modes
+    with pytest.raises(TypeError, match=r"module of PyTorch, which takes tensors: give torch.from_numpy\(images\)"):
+        shell(net, X, np.zeros(40, int), epsilons=0.1)
+
+
+@pytest.mark.parametrize("kind", [tuple, dict])
+def test_a_module_that_returns_more_than_scores_gets_one_sentence(kind):
+    torch = pytest.importorskip("torch")
+
+    class Two(torch.nn.Module):
+        def forward(self, x):
+            scores = x.flatten(1)[:, :3]
+            return (scores, scores) if kind is tuple else {"logits": scores}
+
+    with pytest.raises(TypeError, match=rf"must return a tensor of scores, got {kind.__name__}: give torch_model"):
+        attack(Two(), X, None)
+
+
+def test_what_cannot_be_a_model_is_refused_when_it_is_made():
+    pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="torch_model takes a module of PyTorch, or a callable on tensors; got int"):
+        torch_model(3)
+    for make in (torch_model, FixedRows):
+        with pytest.raises(ValueError, match="outputs must be one of logits, probabilities; got 'softmax'"):
+            make(len, outputs="softmax")
+
+
+@pytest.mark.parametrize("names", [np.arange(1, 10), np.array(list("abcdefghi")), np.arange(9)])
+def test_labels_are_those_of_the_classifier(names):
+    pytest.importorskip("sklearn")
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = digit_classes(9)
+    classifier = LogisticRegression(max_iter=1000).fit(x, names[y])
+    some = y[:40] < 8
+    model, z = sklearn_model(classifier), x[:40][some].reshape(-1, 8, 8)
+    res = attack(model, z, names[y[:40][some]], radius=0.25, max_queries=300)
+    assert not res.misclassified.any()
+    np.testing.assert_array_equal(names[res.predicted], classifier.predict(res.x.reshape(-1, 64)))
+    goal = attack(model, z, None, targets=names[8], radius=0.4, max_queries=300)
+    assert (goal.predicted[goal.success] == 8).all()
+    assert goal.success.any()
+    for strange in (["?"] * some.sum(), np.full(some.sum(), 77)):
+        with pytest.raises(ValueError, match=r"labels must be among the model's classes .*; got ('\?'|77)\.$"):
+            attack(model, z, strange)
 
 
 def linear(x):

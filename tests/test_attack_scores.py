@@ -22,6 +22,10 @@ def test_probabilities_are_as_good_as_logits():
     np.testing.assert_array_equal(logits.success, softmax.success)
     with pytest.raises(ValueError, match="add up to 1"):
         run(outputs="probabilities")
+    with pytest.warns(RuntimeWarning, match='look like probabilities .* give outputs="probabilities"') as caught:
+        run(Softmax())
+    assert len(caught) == 1
+    assert caught[0].filename.endswith("attack_models.py")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -79,6 +83,7 @@ def test_without_labels_only_scores_that_matter_must_be_finite():
     assert not res.errors
     assert res.success.any()
     broken = attack(lambda x: np.full((len(x), 3), np.nan), SOME[:2], None)
+    assert broken.errors[0] == "The model returned scores that are not finite, for the original image."
     assert list(broken.errors) == [0, 1]
     assert (broken.labels == -1).all()
 

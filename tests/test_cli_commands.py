@@ -378,15 +378,64 @@ def test_pictures_in_folders_are_attacked_and_a_sheet_is_drawn(classifier):
         (["model.onnx", "images.npy", "--method", "walk"], "Unknown method 'walk'"),
         (["model.onnx", "images.npy", "--sheet", "no/sheet.png"], "The contact sheet cannot be written"),
         (["model.onnx", "large.npy"], "The model raised"),
+        (["model.onnx", "nothing.npy"], "nothing.npy is no .npy file of images."),
+        (["model.onnx", "images.npy", "--labels", "nothing.npy"], "nothing.npy holds no whole numbers"),
+        (["model.onnx", "wide.npy"], "wide.npy must hold whole numbers from 0 to 255, got 0 to 1000."),
+        (
+            ["model.onnx", "images.npy", "--pixels", "0,inf"],
+            "--pixels must be finite for the whole numbers",
+        ),
+        (["model.onnx", "images.npy", "--sheet", "x.xyz"], "A contact sheet cannot be drawn as x.xyz"),
     ],
 )
 def test_what_cannot_be_attacked_is_answered_in_one_sentence(classifier, words, sentence):
     (classifier / "empty").mkdir()
+    (classifier / "nothing.npy").touch()
+    np.save("wide.npy", np.full((2, 1, 6, 6), [0, 0, 0, 0, 0, 1000]))
     np.save("large.npy", np.zeros((2, 1, 7, 7)))
     code, said = run("attack", *words)
     assert code == (1 if "raised" in sentence else 2)
     assert sentence in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("pixels", ["0,1", "0,255", "-1,1", "-0.1,0.1"])
+def test_whole_numbers_are_stretched_to_the_range_of_pixels(classifier, pixels):
+    Image = pytest.importorskip("PIL.Image")
+    low, high = map(float, pixels.split(","))
+    stored = np.load("images.npy")
+    (classifier / "eight").mkdir()
+    (classifier / "sixteen").mkdir()
+    for number, image in enumerate(stored):
+        Image.fromarray(image[0]).save(classifier / "eight" / f"{number}.png")
+        Image.fromarray(image[0].astype(np.uint16) * 257).save(classifier / "sixteen" / f"{number}.png")
+    for where in ("images.npy", "eight", "sixteen"):
+        code, said = run("attack", "model.onnx", where, "--pixels", pixels, "--radius", 1e-6 * high, "--out", "x.npy")
+        assert code == 0, said
+        expected = low + stored / 255 * (high - low)
+        np.testing.assert_allclose(np.load("x.npy"), expected, atol=1e-5 * (high - low))
+
+
+def test_images_at_the_target_are_not_called_wrong_and_nothing_is_no_number(classifier):
+    there = int((np.load("labels.npy") == 1).sum())
+    code, said = run("attack", "model.onnx", "images.npy", "--target", 1, "--radius", 1e-6)
+    assert code == 0
+    assert f"5, 0 of them wrong before, {there} at the target" in said
+    np.save("wrong.npy", (np.load("labels.npy") + 1) % 3)
+    code, said = run("attack", "model.onnx", "images.npy", "--labels", "wrong.npy")
+    assert code == 0
+    assert "5, 5 of them wrong before" in said
+    assert "0 of 0" in said
+    assert "nan" not in said
+
+
+def test_the_radius_is_that_of_the_call(classifier):
+    from inspect import signature
+
+    from goldstein.attack import attack
+    from goldstein.cli.attack import attack_model
+
+    assert signature(attack_model).parameters["radius"].default == signature(attack).parameters["radius"].default
 
 
 def test_a_model_that_fails_on_every_image_has_a_code_of_its_own(classifier, monkeypatch):

@@ -86,16 +86,63 @@ def test_torch_says_its_precision_and_what_is_wrong(torch):
             with pytest.raises(ValueError, match="not linked to x"):
                 torch_oracle(fun).evaluate(Query(points[:k], order=1))
     for k in (1, 4):
-        with pytest.raises(ValueError, match=rf"returned shape \({k}, 3\)"):
-            torch_oracle(lambda x: x).evaluate(Query(points[:k]))
-    with pytest.raises(ValueError, match="dtype must be a floating point type"):
-        torch_oracle(lambda x: x.sum(), dtype="int64")
+        for batched in (None, False):
+            with pytest.raises(ValueError, match=r"one number, got shape \(3,\); take its sum or mean"):
+                torch_oracle(lambda x: x, batched=batched).evaluate(Query(points[:k]))
+            for result in (None, "sorry", {}):
+                with pytest.raises(TypeError, match=f"with one number, got {type(result).__name__}"):
+                    torch_oracle(lambda x, result=result: result, batched=batched).evaluate(Query(points[:k]))
+            with pytest.raises(TypeError, match="with one number, got tuple"):
+                torch_oracle(lambda x: (x.sum(), x.sum()), batched=batched).evaluate(Query(points[:k]))
+        with pytest.raises(TypeError, match=r"returned torch.bfloat16, .*: add .float\(\) to its result"):
+            torch_oracle(lambda x: x.sum().bfloat16()).evaluate(Query(points[:k]))
+        assert torch_oracle(lambda x: x.sum()[None]).evaluate(Query(points[:k])).values.shape == (k,)
+    for dtype in ("int64", "bfloat16", "sixty-four", None):
+        with pytest.raises(ValueError, match='dtype must be "float64", "float32" or "float16"'):
+            torch_oracle(lambda x: x.sum(), dtype=dtype)
+    for device in ("gpu0", "meta", "cuda:99", 3.5):
+        with pytest.raises(ValueError, match='device must be one that PyTorch can use here, such as "cpu"; got'):
+            torch_oracle(lambda x: x.sum(), device=device)
+    with pytest.raises(TypeError, match="batched must be True or False, got 'yes'"):
+        torch_oracle(lambda x: x.sum(), batched="yes")
     with pytest.raises(TypeError, match="torch_oracle needs a callable"):
         torch_oracle(3)
     with pytest.raises(ValueError, match="mine"):
         torch_oracle(_raises).evaluate(Query(points))
     again = pickle.loads(pickle.dumps(torch_oracle(_one_norm)))
     np.testing.assert_allclose(again.evaluate(Query(points)).values, np.abs(points).sum(axis=1), rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["vector", "matrix", "linear", "convolution"])
+@pytest.mark.parametrize("order", [0, 1])
+def test_torch_says_which_precision_the_tensors_have(torch, name, order):
+    from goldstein.torch import torch_oracle
+
+    torch.manual_seed(0)
+    A, linear, convolution = torch.randn(5, 3), torch.nn.Linear(3, 1), torch.nn.Conv1d(1, 1, 2)
+    fun = {
+        "vector": lambda x: A[0] @ x,
+        "matrix": lambda x: (A @ x).abs().sum(),
+        "linear": lambda x: linear(x).squeeze(),
+        "convolution": lambda x: convolution(x[None]).sum(),
+    }[name]
+    points = np.random.default_rng(0).normal(size=(4, 3))
+    for k in (1, 4):
+        with pytest.raises(
+            TypeError, match=r'float64, together with tensors of float32: give torch_oracle dtype="float32"'
+        ):
+            torch_oracle(fun).evaluate(Query(points[:k], order=order))
+        torch_oracle(fun, dtype="float32").evaluate(Query(points[:k], order=order))
+
+
+def test_torch_errors_of_the_function_are_its_own(torch):
+    from goldstein.torch import torch_oracle
+
+    def shapes(x):
+        return (torch.ones(4, dtype=x.dtype) * x).sum()
+
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        torch_oracle(shapes).evaluate(Query(np.ones((1, 3))))
 
 
 def _raises(x):

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, overload
 
+import numpy as np
+
+from goldstein import arguments
 from goldstein.extras import needed
 from goldstein.oracle import Array, Deterministic, FiniteSum, Samples
 
 torch = needed("torch", "goldstein.torch")
+
+FLOATS = (torch.float64, torch.float32, torch.float16)
+WORDS = {"float32": {"float", "float32"}, "float64": {"double", "float64"}, "float16": {"half", "float16"}}
 
 
 @overload
@@ -37,8 +45,9 @@ def torch_oracle(
     n : int, optional
         Number of components, for a mean f(x) = (1/n) Σ fun(x, i).
     dtype : torch.dtype or str, optional
-        Precision of x. The oracle knows the precision of what `fun` returns: with "float32" the run warns where
-        rounding errors count.
+        Precision of x: "float64", "float32" or "float16". It must be that of the tensors that x meets in `fun`;
+        modules and most tensors of PyTorch are of "float32". The oracle knows the precision of what `fun` returns: with
+        "float32" the run warns where rounding errors count.
     device : torch.device or str, optional
         Where x and i are put.
     batched : bool, optional
@@ -77,8 +86,11 @@ class _Tensors:
 
     def __init__(self, fun: Callable[..., Any], dtype: Any, device: Any, batched: bool | None) -> None:
         kind = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-        if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-            raise ValueError(f'dtype must be a floating point type of torch, such as "float64"; got {dtype!r}.')
+        if kind not in FLOATS:
+            raise ValueError(f'dtype must be "float64", "float32" or "float16", which NumPy has too; got {dtype!r}.')
+        _check_device(device)
+        if batched is not None:
+            arguments.flag("batched", batched)
         self.fun, self.dtype, self.device, self.batched = fun, kind, device, batched
 
     def values(self, X: Array, *i: Samples) -> Array:
@@ -96,6 +108,22 @@ class _Tensors:
         return torch.tensor(X, dtype=self.dtype, device=self.device)
 
     def _call(self, points: Any, *i: Samples) -> Any:
+        try:
+            return self._called(points, *i)
+        except RuntimeError as error:
+            told = str(error).lower()
+            if "the same" not in told and "same dtype" not in told:
+                raise
+            mine = str(self.dtype).removeprefix("torch.")
+            other = next((name for name, words in WORDS.items() if name != mine and words & _words(told)), None)
+            if other is None:
+                raise
+            raise TypeError(
+                f"The function brings x, which is of {mine}, together with tensors of {other}: give torch_oracle "
+                f'dtype="{other}", or make them {mine}.'
+            ) from error
+
+    def _called(self, points: Any, *i: Samples) -> Any:
         out = None
         index = [torch.tensor(part, device=self.device) for part in i]
         if self.batched or (self.batched is None and len(points) > 1):
@@ -105,12 +133,49 @@ class _Tensors:
                 if self.batched:
                     raise
         if out is None:
-            rows = [torch.as_tensor(self.fun(*row)) for row in zip(points, *index, strict=True)]
+            rows = [_one_number(self.fun(*row)) for row in zip(points, *index, strict=True)]
             out = torch.stack([_linked(row, points) for row in rows])
             if len(points) > 1:
                 self.batched = False
-        out = _linked(out, points)
-        return out.reshape(len(points)) if out.numel() == len(points) else out
+        if not isinstance(out, torch.Tensor) or out.numel() != len(points):
+            shape = tuple(out.shape[1:]) if isinstance(out, torch.Tensor) else None
+            raise _no_number(type(out).__name__ if shape is None else f"shape {shape}", shape is None)
+        return _linked(out, points).reshape(len(points))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def _check_device(device: Any) -> None:
+    """Refuse a place for tensors that there is not; None is PyTorch's default."""
+    try:
+        where = torch.device("cpu" if device is None else device)
+        there = where.type != "meta"
+        if where.type == "cuda":  # which must not be started here: processes that are forked could not use it
+            there = torch.cuda.is_available() and (where.index or 0) < torch.cuda.device_count()
+        elif there:
+            torch.empty(0, device=where)
+    except Exception:
+        there = False
+    if not there:
+        raise ValueError(f'device must be one that PyTorch can use here, such as "cpu"; got {device!r:.80}.')
+
+
+def _one_number(result: Any) -> Any:
+    """Return what the function returned as a tensor with one number, or refuse it."""
+    if not isinstance(result, torch.Tensor | Real | np.ndarray):
+        raise _no_number(type(result).__name__, True)
+    tensor = torch.as_tensor(result)
+    if tensor.numel() != 1:
+        raise _no_number(f"shape {tuple(tensor.shape)}", False)
+    return tensor.reshape(())
+
+
+def _no_number(got: str, kind: bool) -> Exception:
+    advice = "" if kind else "; take its sum or mean"
+    sentence = f"The function must return a tensor with one number, got {got}{advice}."
+    return TypeError(sentence) if kind else ValueError(sentence)
 
 
 def _linked(result: Any, points: Any) -> Any:
@@ -124,5 +189,7 @@ def _linked(result: Any, points: Any) -> Any:
 
 
 def _numpy(tensor: Any) -> Array:
+    if tensor.dtype not in FLOATS and tensor.is_floating_point():
+        raise TypeError(f"The function returned {tensor.dtype}, which NumPy has not: add .float() to its result.")
     array: Array = tensor.detach().cpu().numpy()
     return array

@@ -17,13 +17,13 @@ from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.journal import AttackJournal
 from goldstein.attack.loss import OUTPUTS
 from goldstein.attack.misclassified import Misclassified
-from goldstein.attack.models import as_model
+from goldstein.attack.models import FixedRows, as_model
 from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.scoring import Scoring
 from goldstein.attack.sign import SignAveraging
 from goldstein.caution import warn
-from goldstein.methods import Method, resolve
+from goldstein.methods import BFGS, METHODS, Method, resolve
 from goldstein.oracle import Deterministic
 from goldstein.run.journal import content_of
 from goldstein.run.lockstep import lockstep
@@ -71,20 +71,21 @@ def attack(
     images : array_like, shape (n, *shape)
         Originals, with pixels within `bounds`.
     labels : array_like of int, shape (n,), or None
-        True classes. None: what the model says of the originals, by the first query of each. No image is misclassified
-        then, but with `targets` one that is at its target already ends after this query and is marked `misclassified`.
+        True classes, as places in the scores; for `sklearn_model` as the classifier has them. None: what the model says
+        of the originals, by the first query of each. No image is misclassified then, but with `targets` one that is at
+        its target already ends after this query and is marked `misclassified`.
     method : str or Method, optional
         Any zeroth-order method of the library, its lengths in pixels; by name, its settings come from probes, which
         count. None: `SignAveraging()`.
     norm : {"linf", "l2"}, optional
         How distance from the original is measured.
     radius : float, optional
-        Largest distance.
+        Largest distance, in units of pixels: 0.2, as in the paper's experiments on digits, is far for photographs.
     margin : float, optional
         θ, the lead beyond which the loss is flat.
     targets : int or array_like of int, shape (n,), optional
-        Classes to reach; None: any wrong one. One class for all is no goal for images that are of it already: those
-        are not attacked, like misclassified ones.
+        Classes to reach, given as `labels` are; None: any wrong one. One class for all is no goal for images that are
+        of it already: those are not attacked, like misclassified ones.
     bounds : (float, float), optional
         Smallest and largest pixel.
     outputs : {None, "logits", "probabilities"}, optional
@@ -134,9 +135,10 @@ def attack(
     z = _images(images, bounds)
     n = len(z)
     shape = z.shape[1:]
-    classes = np.full(n, -1) if labels is None else _labels("labels", labels, z.shape)
-    goals = None if targets is None else _labels("targets", _for_each(targets, n), z.shape)
-    one_for_all = np.isscalar(targets)  # which may be the class of some
+    names = model.classes if isinstance(model, FixedRows) else None
+    classes = np.full(n, -1) if labels is None else _labels("labels", labels, z.shape, names)
+    goals = None if targets is None else _labels("targets", _for_each(targets, n), z.shape, names)
+    one_for_all = targets is not None and np.shape(targets) != (n,)  # which may be the class of some
     if goals is not None and not one_for_all and (goals == classes).any():
         raise ValueError(f"A target equals its image's label, at {int(np.argmax(goals == classes))}.")
     outputs = getattr(model, "outputs", "logits") if outputs is None else outputs
@@ -161,11 +163,12 @@ def attack(
         originals=z,
         labels=classes,
         bounds=bounds,
+        targets=goals,
     )
     under_way: dict[int, Misclassified] = {}
-    scoring = Scoring(counted, shape, margin, outputs, goals is not None)
-    oracle = Deterministic(len)  # what can be asked of a model, for the sessions; `scoring` does the asking
     once = _Once()
+    scoring = Scoring(counted, shape, margin, outputs, goals is not None, once)
+    oracle = Deterministic(len)  # what can be asked of a model, for the sessions; `scoring` does the asking
 
     def sessions() -> Iterator[Session]:
         for index in range(n):
@@ -278,24 +281,37 @@ def _keep(result: AttackResult, criterion: Misclassified, error: str | None) -> 
 
 
 def _method(method: str | Method | None) -> Method:
+    if isinstance(method, str) and method not in (SignAveraging.name, *METHODS):
+        able = [name for name in METHODS if name != BFGS.name and _refusal(resolve(name, None)) is None]
+        raise ValueError(f"Unknown method {method!r}; known are {', '.join([SignAveraging.name, *able])}.")
     chosen = SignAveraging() if method in (None, SignAveraging.name) else resolve(method, None)
-    refusal = chosen.needs.refusal(chosen.name, Deterministic(len))
+    refusal = _refusal(chosen)
     if refusal is not None:
         raise ValueError(refusal)
     return chosen
+
+
+def _refusal(method: Method) -> str | None:
+    """Return why a method cannot work with values alone; None if it can."""
+    return method.needs.refusal(method.name, Deterministic(len))
 
 
 def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[np.floating]:
     z = np.asarray(images)
     low, high = bounds
     if not np.issubdtype(z.dtype, np.floating):
-        raise TypeError(f"images must be floating point with pixels in {bounds}, got {z.dtype}; divide by 255 first.")
+        inside = z.dtype.kind in "ui" and high > 1 and bool(((z >= low) & (z <= high)).all())
+        what = "give images.astype(np.float32)" if inside else "divide by 255 first"
+        raise TypeError(f"images must be floating point with pixels in [{low:g}, {high:g}], got {z.dtype}; {what}.")
     if z.ndim < 2:
         raise ValueError(f"images must have the shape (n, *image shape), got {z.shape}.")
     if len(z) and not z.size:
         raise ValueError(f"images must have at least one pixel each, got shape {z.shape}.")
     if z.size and not (z.min() >= low and z.max() <= high):  # false for NaN too
-        raise ValueError(f"images must have pixels in [{low:g}, {high:g}], got [{z.min():g}, {z.max():g}].")
+        found = f"[{z.min():g}, {z.max():g}]"
+        raise ValueError(
+            f"images must have pixels in [{low:g}, {high:g}], got {found}; bounds=(smallest, largest) is another range."
+        )
     return z
 
 
@@ -304,17 +320,32 @@ def _for_each(targets: npt.ArrayLike, n: int) -> npt.NDArray[Any]:
     return np.broadcast_to(given, n) if given.shape in ((), (1,)) else given
 
 
-def _labels(name: str, given: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def _labels(
+    name: str, given: npt.ArrayLike, shape: tuple[int, ...], names: npt.NDArray[Any] | None
+) -> npt.NDArray[np.int64]:
+    """Return classes as places in the scores, from places or, if the classes have names, from names."""
     labels, n = np.asarray(given), shape[0]
+    if names is not None and labels.shape == (n,) and n:
+        return _places(name, labels, names)
     if labels.shape != (n,) or (n and not np.issubdtype(labels.dtype, np.integer)):
-        hint = f"; if images of shape {shape} are one image, give images[None], with a batch axis"
-        raise ValueError(
-            f"{name} must be {n} whole numbers, got shape {labels.shape} of {labels.dtype}"
-            f"{hint if labels.size == 1 < n else ''}."
-        )
+        if labels.size == 1 < n:
+            hint = f"; if images of shape {shape} are one image, give images[None], with a batch axis"
+        else:
+            hint = "; np.searchsorted(classes, y) makes them of names" if labels.dtype.kind in "USO" else ""
+        raise ValueError(f"{name} must be {n} whole numbers, got shape {labels.shape} of {labels.dtype}{hint}.")
     if n and labels.min() < 0:
         raise ValueError(f"{name} must be classes from 0 on, got {labels.min()}.")
     return labels.astype(np.int64)
+
+
+def _places(name: str, labels: npt.NDArray[Any], names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return where labels stand among the names of the classes."""
+    same = labels[:, None] == names
+    strange = np.flatnonzero(~np.broadcast_to(same, (len(labels), len(names))).any(axis=1))
+    if strange.size:
+        known = ", ".join(str(each) for each in names.tolist()[:10]) + (", …" if len(names) > 10 else "")
+        raise ValueError(f"{name} must be among the model's classes {known}; got {labels.tolist()[strange[0]]!r}.")
+    return np.asarray(same.argmax(axis=1), np.int64)
 
 
 def _bar(progress: bool | Progress, n: int) -> AbstractContextManager[Progress]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.core import attack
+from goldstein.attack.models import evaluating, is_module
 from goldstein.attack.result import AttackResult
 
 
@@ -49,7 +50,8 @@ class FoolboxAttack:
         Parameters
         ----------
         model : callable
-            From inputs to logits, on PyTorch tensors or NumPy arrays; its `bounds` are the pixel range.
+            From inputs to logits, on PyTorch tensors or NumPy arrays; its `bounds` are the pixel range. A bare module
+            of PyTorch is asked in evaluation mode, and left in the mode that it had.
         inputs : tensor or ndarray, shape (n, *shape)
             Originals. EagerPy tensors, here and in the criterion, are taken for what they hold, and the answers are
             EagerPy tensors when the originals are.
@@ -108,12 +110,14 @@ class _Tensors:
         return self.raw(array) if self.around is None else self.around(self.raw(array))
 
     def wrap(self, model: Any) -> Any:
+        if self.torch is None and is_module(model):
+            raise TypeError("The model is a module of PyTorch, which takes tensors: give torch.from_numpy(images).")
         if self.torch is None:
             return lambda images: self.array(model(images))
         torch = self.torch
 
         def scores(images: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-            with torch.no_grad():
+            with torch.no_grad(), evaluating(model):
                 return self.array(model(self.raw(images)))
 
         return scores

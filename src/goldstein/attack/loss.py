@@ -15,6 +15,7 @@ from goldstein.oracle import Array
 OUTPUTS = ("logits", "probabilities")
 SURE = 1e-4  # a lead smaller than float32 scores are exact to is not called success, so that any other pass agrees
 SHARE = 1e-6  # the same as a share of the scores, when they are large
+SAME_SUM = 1e-3  # by which scores that are taken for probabilities miss it at most
 SUM_ERROR = 1e-2  # by which the probabilities of an image may miss 1
 
 Labels = npt.NDArray[np.int64]
@@ -37,6 +38,11 @@ def log_scores(scores: Array, outputs: str) -> Array:
     log_z: Array = np.log(np.maximum(scores, np.finfo(float).tiny))
     log_z[~finite] = np.nan  # which the caller reports
     return log_z
+
+
+def are_probabilities(scores: Array) -> bool:
+    """Whether no score is negative and the scores of each image add up to 1, as those of logits hardly ever do."""
+    return bool((scores >= 0).all() and (np.abs(scores.sum(axis=1) - 1) < SAME_SUM).all())
 
 
 def margins(log_z: Array, labels: Labels, targets: Labels | None = None) -> Array:

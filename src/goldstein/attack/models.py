@@ -8,13 +8,15 @@ fixed size a row's scores do not depend on its place or its company, and the ans
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.attack.loss import OUTPUTS
 from goldstein.extras import needed
 from goldstein.oracle import Array
 
@@ -36,6 +38,8 @@ class FixedRows:
         Images in a call.
     outputs : {"logits", "probabilities"}, optional
         What the scores are; `attack` reads it.
+    classes : array_like, shape (classes,), optional
+        What the scores belong to, if that is not 0, 1, and so on: `attack` then takes labels and targets from these.
 
     Examples
     --------
@@ -47,12 +51,19 @@ class FixedRows:
     ((6, 2), [4, 4])
     """
 
-    def __init__(self, model: Callable[[Images], Any], rows: int = ROWS, outputs: str = "logits") -> None:
+    def __init__(
+        self,
+        model: Callable[[Images], Any],
+        rows: int = ROWS,
+        outputs: str = "logits",
+        classes: npt.ArrayLike | None = None,
+    ) -> None:
         if not callable(model):
             raise TypeError(f"The model must be callable, got {type(model).__name__}.")
         self.model = model
         self.rows = arguments.count("rows", rows)
-        self.outputs = outputs
+        self.outputs = arguments.one_of("outputs", outputs, OUTPUTS)
+        self.classes = None if classes is None else np.asarray(classes)
 
     def __call__(self, images: Images) -> Array:
         """Return the scores of the images."""
@@ -72,12 +83,16 @@ class FixedRows:
 def torch_model(
     module: Callable[[Any], Any], *, rows: int = ROWS, device: Any = "cpu", outputs: str = "logits"
 ) -> FixedRows:
-    """Return a PyTorch module as a model; it is put into evaluation mode. Needs the extra torch.
+    """Return a PyTorch module as a model. Needs the extra torch.
+
+    Each call puts the module into evaluation mode, without gradients, and leaves every part of it in the mode that it
+    had: dropout is off, and running means stay as they are, even if the module is being trained.
 
     Parameters
     ----------
     module : torch.nn.Module or callable
-        From a float32 tensor (k, *shape) to scores (k, classes).
+        From a float32 tensor (k, *shape) to scores (k, classes). The mode of a callable that is no module, such as a
+        function that calls one, is left to it.
     rows : int, optional
         Images in a call of the module.
     device : torch.device or str, optional
@@ -99,23 +114,49 @@ def torch_model(
     True
     """
     torch = needed("torch", "torch_model")
-    if hasattr(module, "eval"):
-        module.eval()
+    if not callable(module):
+        raise TypeError(
+            f"torch_model takes a module of PyTorch, or a callable on tensors; got {type(module).__name__}."
+        )
 
     def scores(images: Images) -> Any:
         pixels = torch.from_numpy(np.ascontiguousarray(images)).to(device)
         if pixels.dim() == 4:
             pixels = pixels.contiguous(memory_format=torch.channels_last)  # twice as fast on a CPU
-        with torch.inference_mode():
-            return module(pixels).cpu().numpy()
+        with torch.inference_mode(), evaluating(module):
+            said = module(pixels)
+        if not isinstance(said, torch.Tensor):
+            raise TypeError(
+                f"The module must return a tensor of scores, got {type(said).__name__}: give torch_model a function "
+                "that picks the scores, such as lambda x: module(x)[0], after module.eval()."
+            )
+        return said.cpu().numpy()
 
     return FixedRows(scores, rows, outputs)
 
 
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Put a module of PyTorch into evaluation mode for a while, and each of its parts back into the mode it had."""
+    training = [part for part in model.modules() if part.training] if is_module(model) else []
+    try:
+        for part in training:
+            part.training = False
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def is_module(model: Any) -> bool:
+    """Whether this is a module of PyTorch."""
+    torch = sys.modules.get("torch")  # whoever has a module of PyTorch has imported it
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
 def as_model(model: Any) -> Any:
     """Return a model as a callable: a bare module of PyTorch by `torch_model`, any other callable as it is."""
-    torch = sys.modules.get("torch")  # whoever has a module of PyTorch has imported it
-    if torch is not None and isinstance(model, torch.nn.Module):
+    if is_module(model):
         parameter = next(model.parameters(), None)
         return torch_model(model, device="cpu" if parameter is None else parameter.device)
     if callable(model):
@@ -125,7 +166,10 @@ def as_model(model: Any) -> Any:
 
 
 def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
-    """Return a fitted scikit-learn classifier of flat images as a model; class i is `classifier.classes_[i]`.
+    """Return a fitted scikit-learn classifier of flat images as a model.
+
+    `attack` then takes labels and targets as the classifier does, from `classifier.classes_`; in its result, and in the
+    scores, class i is `classifier.classes_[i]`.
 
     Parameters
     ----------
@@ -173,10 +217,12 @@ def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
             raise ValueError(f"{name} must give a score for each of its {len(classes)} classes, got {values.shape}.")
         return values
 
-    return FixedRows(scores, rows, "logits" if by_decision else "probabilities")
+    return FixedRows(scores, rows, "logits" if by_decision else "probabilities", classes)
 
 
-def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits", scores: str | None = None) -> FixedRows:
+def onnx_model(
+    session: Any, *, rows: int | None = None, outputs: str = "logits", scores: str | None = None
+) -> FixedRows:
     """Return an ONNX Runtime session as a model; its first input takes the images.
 
     Parameters
@@ -184,7 +230,7 @@ def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits", score
     session : onnxruntime.InferenceSession
         Or anything with its `get_inputs`, `get_outputs` and `run`.
     rows : int, optional
-        Images in a call; a graph with a fixed batch size needs that one.
+        Images in a call. None: the batch size of the graph if it has a fixed one, else 64.
     outputs : {"logits", "probabilities"}, optional
         What the scores are.
     scores : str, optional
@@ -196,11 +242,16 @@ def onnx_model(session: Any, *, rows: int = ROWS, outputs: str = "logits", score
     """
     if not hasattr(session, "get_inputs"):
         raise TypeError(f"onnx_model takes an onnxruntime.InferenceSession, got {type(session).__name__}.")
-    images, known = session.get_inputs()[0].name, [output.name for output in session.get_outputs()]
+    entry, known = session.get_inputs()[0], [output.name for output in session.get_outputs()]
+    images, shape = entry.name, list(getattr(entry, "shape", None) or [])
+    fixed = shape[0] if shape and isinstance(shape[0], int) else None
+    if rows is not None and fixed is not None and rows != fixed:
+        raise ValueError(f"The graph takes {fixed} images at a time, got rows={rows!r}.")
     if scores is not None and scores not in known:
         raise ValueError(f"The session has no output {scores!r}; it has {', '.join(known)}.")
     names = [scores or known[0]]
-    return FixedRows(lambda batch: session.run(names, {images: batch})[0], rows, outputs)
+    batch_size = (fixed or ROWS) if rows is None else rows
+    return FixedRows(lambda batch: session.run(names, {images: batch})[0], batch_size, outputs)
 
 
 def _last(classifier: Any) -> Any:

@@ -40,6 +40,13 @@ class AttackResult:
         The images and classes that were given; with `labels=None` the model's classes, −1 where it was not asked.
     bounds : (float, float)
         Smallest and largest pixel.
+    targets : ndarray of int, shape (n,), or None
+        The classes that were to be reached.
+
+    Notes
+    -----
+    Classes are places in the scores, 0, 1, and so on, also where labels were given by name (`sklearn_model`):
+    `classifier.classes_[res.predicted]` are the names.
     """
 
     x: npt.NDArray[np.float32]
@@ -52,11 +59,19 @@ class AttackResult:
     labels: Counts
     errors: dict[int, str] = field(default_factory=dict)
     bounds: tuple[float, float] = (0.0, 1.0)
+    targets: Counts | None = None
 
     @property
     def attacked(self) -> Flags:
         """The images that count in rates: all but those that were misclassified from the start."""
         return ~self.misclassified
+
+    @property
+    def at_target(self) -> Flags:
+        """The images that were at their target from the start; they are among the `misclassified` ones."""
+        if self.targets is None:
+            return np.zeros(len(self.queries), bool)
+        return np.asarray(self.misclassified & (self.predicted == self.targets))
 
     def curve(self, at: npt.ArrayLike, *, checks: bool = True) -> Array:
         """Return the share of the attacked images that were won with at most so many queries.
@@ -85,6 +100,7 @@ class AttackResult:
         return {
             "images": len(self.queries),
             "misclassified": int(self.misclassified.sum()),
+            "at_target": int(self.at_target.sum()),
             "attacked": attacked,
             "success": won,
             "success_rate": won / attacked if attacked else float("nan"),
@@ -98,10 +114,12 @@ class AttackResult:
 
     def __repr__(self) -> str:
         said = self.summary()
+        wrong = said["misclassified"] - said["at_target"]
         text = (
-            f"AttackResult: {said['success']} of {said['attacked']} images won, {said['misclassified']} more were "
-            f"misclassified before"
+            f"AttackResult: {said['success']} of {said['attacked']} images won, {wrong} more were misclassified before"
         )
+        if self.targets is not None:
+            text += f", {said['at_target']} more were at their target"
         if said["success"]:
             text += f"; median {said['median_queries']:g} queries, mean {said['mean_queries']:.1f}"
         return text + (f"; {said['errors']} errors" if self.errors else "")
@@ -112,9 +130,9 @@ class AttackResult:
         Parameters
         ----------
         path : path-like
-            Where the picture goes.
+            Where the picture goes, in a format that matplotlib knows by the suffix.
         count : int, optional
-            How many images; when fewer were won, others fill up.
+            How many images at most; when fewer were won, others fill up.
 
         Returns
         -------

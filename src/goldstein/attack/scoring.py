@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from goldstein.attack.counted import CountedModel
-from goldstein.attack.loss import log_scores, margins, sure
+from goldstein.attack.loss import are_probabilities, log_scores, margins, sure
 from goldstein.attack.misclassified import Misclassified, Scores
 from goldstein.attack.region import Rows
 from goldstein.oracle import Answer, Array, Tally
 from goldstein.run.lockstep import Part
+
+PROBABILITIES = (
+    "The model's scores look like probabilities but are taken as logits, by which fewer images are won: give "
+    'outputs="probabilities" if that is what they are.'
+)
 
 
 class Scoring:
@@ -31,16 +36,26 @@ class Scoring:
         What the scores are.
     targeted : bool
         Whether there are classes to reach.
+    warn : callable
+        Takes a key and a sentence, and warns once for each key.
     """
 
     def __init__(
-        self, model: CountedModel, shape: tuple[int, ...], margin: float, outputs: str, targeted: bool
+        self,
+        model: CountedModel,
+        shape: tuple[int, ...],
+        margin: float,
+        outputs: str,
+        targeted: bool,
+        warn: Callable[[str, str], None],
     ) -> None:
         self.model = model
         self.shape = shape
         self.margin = margin
         self.outputs = outputs
         self.targeted = targeted
+        self.warn = warn
+        self.fresh = True
 
     def __call__(self, parts: Sequence[Part]) -> list[Answer | Exception]:
         """Answer the parts of a batch; scores that are not finite are the end of their image."""
@@ -57,6 +72,9 @@ class Scoring:
         labels = np.where(labels < 0, classes, labels)
         targets = np.repeat([criterion.target for criterion in criteria], sizes) if self.targeted else None
         self._check_classes(max(int(labels.max()), -1 if targets is None else int(targets.max())))
+        if self.fresh and self.outputs == "logits" and are_probabilities(scores):
+            self.warn("probabilities", PROBABILITIES)
+        self.fresh = False
         log_z = log_scores(scores, self.outputs)
         raw = margins(log_z, labels, targets)
         certain = sure(raw, log_z, labels, targets)
@@ -85,7 +103,8 @@ class Scoring:
         for k, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             if not (fine or np.isfinite(raw[start:end]).all()):
                 spent = parts[k].session.counted
-                answers.append(ValueError(f"The model returned scores that are not finite, after {spent} queries."))
+                when = f"after {spent} queries" if spent else "for the original image"
+                answers.append(ValueError(f"The model returned scores that are not finite, {when}."))
                 continue
             size = end - start
             tally = Tally(size, size, totals[k], magnitudes[k], lows[k], roundoff=roundoff)

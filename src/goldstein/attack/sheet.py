@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import arguments
 from goldstein.attack.tiles import layout
 from goldstein.extras import needed
+
+LETTER = 0.065  # inches that a letter of the footer is wide
 
 
 class Pictures(Protocol):
@@ -18,19 +23,34 @@ class Pictures(Protocol):
     originals: npt.NDArray[Any]
     x: npt.NDArray[np.float32]
     success: npt.NDArray[np.bool_]
+    misclassified: npt.NDArray[np.bool_]
     bounds: tuple[float, float]
     labels: npt.NDArray[np.int64]
     predicted: npt.NDArray[np.int64]
     queries: npt.NDArray[np.int64]
 
+    @property
+    def at_target(self) -> npt.NDArray[np.bool_]:
+        """The images that were at their target from the start."""
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a picture in a format that cannot be drawn."""
+    canvas = needed("matplotlib.backend_bases", "A contact sheet").FigureCanvasBase
+    known = sorted(canvas.get_supported_filetypes())
+    if path.suffix[1:].lower() not in known:
+        raise ValueError(f"A contact sheet cannot be drawn as {path.name}; known suffixes are {', '.join(known)}.")
+
 
 def draw(result: Pictures, path: Path, count: int) -> Path:
     """Write a picture with three rows and up to `count` columns."""
+    count = arguments.count("count", count)
+    check_suffix(path)
     # not pyplot, which has windows and a backend of its own
     Figure = needed("matplotlib.figure", "A contact sheet").Figure
 
     won, rest = np.flatnonzero(result.success), np.flatnonzero(~result.success)
-    chosen = np.concatenate([won, rest])[: max(count, 1)]
+    chosen = np.concatenate([won, rest])[:count]
     if chosen.size == 0:
         raise ValueError("There are no images to draw.")
     low, high = result.bounds
@@ -38,7 +58,8 @@ def draw(result: Pictures, path: Path, count: int) -> Path:
         shown = np.stack([result.originals[chosen], result.x[chosen]])
         low, high = float(shown.min()), float(shown.max())
     scale = (high - low) or 1.0
-    figure = Figure(figsize=(1.1 * chosen.size + 0.6, 4.0), layout="constrained")
+    width = 1.1 * chosen.size + 0.6
+    figure = Figure(figsize=(width, 4.0), layout="constrained")
     axes = figure.subplots(3, chosen.size, squeeze=False)
     gray = {"cmap": "gray", "vmin": 0.0, "vmax": 1.0}
     for column, index in enumerate(chosen):
@@ -50,8 +71,7 @@ def draw(result: Pictures, path: Path, count: int) -> Path:
         signed = change if change.ndim == 2 else (change / reach + 1) / 2
         axes[2, column].imshow(signed, cmap="RdBu_r", vmin=-reach, vmax=reach)
         axes[0, column].set_title(f"{result.labels[index]}", fontsize=9)
-        said = f"{result.predicted[index]}" if result.success[index] else "not won"
-        axes[1, column].set_title(said, fontsize=9)
+        axes[1, column].set_title(_outcome(result, int(index)), fontsize=9)
         axes[2, column].set_xlabel(f"{result.queries[index]:,}", fontsize=8)
     for row, name in enumerate(("original", "adversarial", "difference")):
         axes[row, 0].set_ylabel(name, fontsize=9)
@@ -60,14 +80,32 @@ def draw(result: Pictures, path: Path, count: int) -> Path:
         axis.set_yticks([])
     gray_pictures = all(axis.images[0].get_array().ndim == 2 for axis in axes[2])
     change = "red is brighter, blue is darker" if gray_pictures else "gray is no change"
-    figure.supxlabel(f"difference: {change}; each as strong as its largest; below it the queries", fontsize=8)
+    footer = f"difference: {change}; each as strong as its largest; below it the queries"
+    figure.supxlabel(fill(footer, int(width / LETTER)), fontsize=8)
     figure.savefig(path, dpi=130)
     return path
 
 
+def _outcome(result: Pictures, index: int) -> str:
+    """Return what became of an image: the class that it was brought to, or why there is none."""
+    if result.success[index]:
+        return f"{result.predicted[index]}"
+    if result.at_target[index]:
+        return "at target"
+    return "wrong before" if result.misclassified[index] else "not won"
+
+
 def _picture(image: Any) -> Any:
-    """Return an image as matplotlib wants it: (height, width), or with three channels last."""
+    """Return an image as matplotlib wants it: (height, width), or with three channels last; a flat one as a square."""
+    side = math.isqrt(image.size)
+    if image.ndim == 1 and side * side == image.size:
+        image = image.reshape(side, side)
     channels, height, width, first = layout(image.shape)
+    if height == 1 < width and image.shape[-2:] != (1, width):
+        raise ValueError(
+            f"A contact sheet needs images of shape (h, w), (c, h, w) or (h, w, c), got {image.shape}: reshape "
+            "res.originals and res.x first."
+        )
     grid = np.asarray(image, float).reshape((channels, height, width) if first else (height, width, channels))
     grid = np.moveaxis(grid, 0, -1) if first else grid
     return grid[..., 0] if channels not in (3, 4) else np.clip(grid[..., :3], 0, 1)

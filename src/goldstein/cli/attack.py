@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import typer
 
 from goldstein.attack import AttackResult, attack, onnx_model
+from goldstein.attack.sheet import check_suffix
 from goldstein.cli.found import pair
 from goldstein.cli.polite import (
     FAILED,
@@ -29,8 +31,8 @@ from goldstein.extras import needed
 from goldstein.report import Fact
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-ROWS = 64
-Images = npt.NDArray[np.float32]
+RADIUS = signature(attack).parameters["radius"].default
+Images = npt.NDArray[np.floating]
 Labels = npt.NDArray[np.int64]
 
 
@@ -40,7 +42,7 @@ def attack_model(
     labels: Annotated[
         Path | None, typer.Option(help="Classes, a .npy or text file. Default: what the model says.", exists=True)
     ] = None,
-    radius: Annotated[float, typer.Option(help="Largest distance from the original.")] = 0.05,
+    radius: Annotated[float, typer.Option(help="Largest distance from the original, in units of pixels.")] = RADIUS,
     norm: Annotated[str, typer.Option(help="How distance is measured: linf or l2.")] = "linf",
     target: Annotated[int | None, typer.Option(help="Class to reach; any wrong one when not given.")] = None,
     max_queries: Annotated[int, typer.Option(help="Most queries for each image.")] = 10_000,
@@ -58,25 +60,25 @@ def attack_model(
 
     Example: goldstein attack model.onnx images.npy --labels labels.npy --radius 0.1 --sheet sheet.png
 
-    Images in a folder lie in it, or in folders in it that are named by their classes, 0, 1, and so on. Integer pixels
-    are divided by 255.
+    Images in a folder lie in it, or in folders in it that are named by their classes, 0, 1, and so on. Whole numbers
+    from 0 to 255, or to 65535 in pictures of 16 bits, are stretched to the range of --pixels.
 
     Exit codes: 0 done, 1 the model raised, 2 wrong use, 3 the model failed on every image, 130 interrupted.
     """
     runtime = needed("onnxruntime", "An ONNX model")
     if sheet is not None:
         needed("matplotlib", "A contact sheet")
+        check_suffix(sheet)
     check_place(out, "The images")
     check_place(sheet, "The contact sheet")
+    bounds = pair("--pixels", pixels) or (0.0, 1.0)
     session = _session(runtime, model)
-    entry = session.get_inputs()[0]
-    z, classes = _images(images, entry.shape)
+    z, classes = _images(images, session.get_inputs()[0].shape, bounds)
     if labels is not None:
         classes = _labels(labels)
     settings: dict[str, Any] = {"radius": radius, "norm": norm, "targets": target, "max_queries": max_queries}
-    settings |= {"method": method, "bounds": pair("--pixels", pixels), "seed": seed, "journal": journal}
-    batch = entry.shape[0] if entry.shape and isinstance(entry.shape[0], int) else ROWS
-    asked = onnx_model(session, rows=batch, outputs=outputs, scores=scores)
+    settings |= {"method": method, "bounds": bounds, "seed": seed, "journal": journal}
+    asked = onnx_model(session, outputs=outputs, scores=scores)
     code = 0
     try:
         result = attack(asked, z, classes, progress=is_terminal(), **settings)
@@ -105,24 +107,32 @@ def _session(runtime: Any, model: Path) -> Any:
         end(f"{model} is no ONNX model that can be run: {str(error).splitlines()[0]:.200}", WRONG_USE)
 
 
-def _images(path: Path, shape: list[Any]) -> tuple[Images, Labels | None]:
+def _images(path: Path, shape: list[Any], bounds: tuple[float, float]) -> tuple[Images, Labels | None]:
     """Return the images, as the model takes them, and their classes if folders name them."""
     if path.is_dir():
-        return _in_folder(path, channels_last=len(shape) == 4 and shape[-1] in (1, 3))
+        return _in_folder(path, bounds, channels_last=len(shape) == 4 and shape[-1] in (1, 3))
     try:
         stored = np.load(path)
-    except ValueError:
+    except (ValueError, EOFError):
         end(f"{path} is no .npy file of images.", WRONG_USE)
     if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "uif":
         end(f"{path} must hold one array of numbers, one image a row.", WRONG_USE)
-    return _as_pixels(stored), None
+    return _as_pixels(path, stored, 255, bounds), None
 
 
-def _as_pixels(stored: npt.NDArray[Any]) -> Images:
-    return (stored / 255 if stored.dtype.kind in "ui" else stored).astype(np.float32)
+def _as_pixels(path: Path, stored: npt.NDArray[Any], largest: int, bounds: tuple[float, float]) -> Images:
+    """Return whole numbers stretched to the range of pixels, and others as they are."""
+    if stored.dtype.kind == "f" or not stored.size:
+        return stored.astype(np.float32)
+    if stored.min() < 0 or stored.max() > largest:
+        end(f"{path} must hold whole numbers from 0 to {largest}, got {stored.min()} to {stored.max()}.", WRONG_USE)
+    low, high = bounds
+    if not math.isfinite(high - low):
+        end(f"--pixels must be finite for the whole numbers in {path}, got {low:g},{high:g}.", WRONG_USE)
+    return np.clip(low + stored / largest * (high - low), low, high)  # which float32 might leave
 
 
-def _in_folder(folder: Path, *, channels_last: bool) -> tuple[Images, Labels | None]:
+def _in_folder(folder: Path, bounds: tuple[float, float], *, channels_last: bool) -> tuple[Images, Labels | None]:
     reader = needed("PIL.Image", "A folder of pictures")
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in PICTURES)
     if not files:
@@ -130,20 +140,28 @@ def _in_folder(folder: Path, *, channels_last: bool) -> tuple[Images, Labels | N
     pictures = []
     for file in files:
         with reader.open(file) as picture:
-            mode = "L" if picture.mode in ("1", "L", "I", "I;16", "F") else "RGB"
-            grid = np.atleast_3d(np.asarray(picture.convert(mode)))
+            grid = np.atleast_3d(_as_pixels(file, *_read(file, picture), bounds))
         pictures.append(grid if channels_last else np.moveaxis(grid, -1, 0))
         if pictures[-1].shape != pictures[0].shape:
             end(f"{file} has another size or other channels than {files[0]}.", WRONG_USE)
     named = all(file.parent != folder and file.parent.name.isdigit() for file in files)
     classes = np.array([int(file.parent.name) for file in files]) if named else None
-    return _as_pixels(np.stack(pictures)), classes
+    return np.stack(pictures), classes
+
+
+def _read(file: Path, picture: Any) -> tuple[npt.NDArray[Any], int]:
+    """Return a picture as whole numbers, and the largest that there can be."""
+    if picture.mode == "F":
+        end(f"{file} holds floating point numbers: give images in a .npy file.", WRONG_USE)
+    if picture.mode == "I" or picture.mode.startswith("I;16"):  # what PIL would clip at 255
+        return np.asarray(picture), 65535
+    return np.asarray(picture.convert("L" if picture.mode in ("1", "L") else "RGB")), 255
 
 
 def _labels(path: Path) -> Labels:
     try:
         labels = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
-    except ValueError:
+    except (ValueError, EOFError):
         end(f"{path} holds no whole numbers, one for each image.", WRONG_USE)
     return np.asarray(labels)
 
@@ -154,10 +172,14 @@ def _show(result: AttackResult, as_json: bool) -> None:
         plain = {name: value if math.isfinite(value) else None for name, value in said.items()}
         typer.echo(json.dumps({**plain, "queries": result.queries.tolist(), "won": result.success.tolist()}))
         return
+    before = f"{said['misclassified'] - said['at_target']:,} of them wrong before"
+    before += f", {said['at_target']:,} at the target" if result.targets is not None else ""
+    share = f" ({said['success_rate']:.1%})" if said["attacked"] else ""
+    median = f"; median of those won {said['median_queries']:g}" if said["success"] else ""
     facts = [
-        Fact("images", f"{said['images']:,}, {said['misclassified']:,} of them wrong before"),
-        Fact("won", f"{said['success']:,} of {said['attacked']:,} ({said['success_rate']:.1%})"),
-        Fact("queries", f"{said['total_queries']:,} in all; median of those won {said['median_queries']:g}"),
+        Fact("images", f"{said['images']:,}, {before}"),
+        Fact("won", f"{said['success']:,} of {said['attacked']:,}{share}"),
+        Fact("queries", f"{said['total_queries']:,} in all{median}"),
     ]
     if said["errors"]:
         first = next(iter(result.errors.values()))

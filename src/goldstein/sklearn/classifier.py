@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from goldstein import arguments
 from goldstein.methods import Method
 from goldstein.oracle import Array
 from goldstein.problems.svm import capped_l1_svm
 from goldstein.sklearn import training
+
+ADVICE = "scale the features (StandardScaler), raise max_evals, or lower the regularisation or the step size"
 
 
 class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
@@ -35,8 +38,8 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
     options : mapping, optional
         Settings of a method given by name.
     max_evals : int, optional
-        Most values of the loss of one row, for each run. None: the larger of 20 n (ten passes over the data, a pair of
-        values for each row) and 1000 (d + 1).
+        Most values of the loss of one row, for each run. None: the largest of 20 n (ten passes over the data, a pair of
+        values for each row), 1000 (d + 2) and 50,000; for a batch of `partial_fit` no more than 5 n (d + 2).
     regularisation : float, optional
         λ ≥ 0. None: 10⁻⁵/n, as in the paper.
     cap : float
@@ -81,9 +84,13 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
     that it is drawn more often instead of counting more at once; the loss is the same. Rows of weight 0 are left out.
     With numba the loop is compiled; without, the same steps are made more slowly.
 
+    Scikit-learn's checks pass, but for the two that ask whether a weight of 2 gives the fit of a row that is there
+    twice: rows are drawn at random, and so the fits agree in the loss but not in every digit.
+
     `partial_fit` minimises the loss of the rows it is given, from the present weights, and then moves the weights
     towards that answer by the share of these rows in the weight of all rows seen: the weights are the mean of the
-    answers of all batches, and a late batch does not wipe out the early ones.
+    answers of all batches, and a late batch does not wipe out the early ones. Each call has one run for each row of
+    `coef_`, so give it hundreds of rows: batches of ten are slow, and ten rows say little of where the weights belong.
 
     A call that fails leaves the estimator as it was.
 
@@ -142,7 +149,9 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
             check_classification_targets(y)
-            return self._begin(np.unique(y))._learn(X, np.asarray(y), sample_weight)
+            self._check_flags()
+            values = training.values_of_a_fit
+            return self._begin(np.unique(y))._learn(X, np.asarray(y), sample_weight, values)
 
     def partial_fit(
         self,
@@ -151,7 +160,7 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         classes: npt.ArrayLike | None = None,
         sample_weight: npt.ArrayLike | None = None,
     ) -> CappedL1SVC:
-        """Learn from one more batch of rows.
+        """Learn from one more batch of rows, of hundreds of rows if that can be (see Notes).
 
         Parameters
         ----------
@@ -181,9 +190,10 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
             strange = np.setdiff1d(y, known)
             if strange.size:
                 raise ValueError(f"y holds {strange.tolist()}, which are not among the classes {known.tolist()}.")
+            self._check_flags()
             if first:
                 self._begin(known)
-            return self._learn(X, np.asarray(y), sample_weight)
+            return self._learn(X, np.asarray(y), sample_weight, training.values_of_a_batch)
 
     def decision_function(self, X: Any) -> Array:
         """Return a_i·x + intercept for each row: shape (n,) for two classes, else (n, k)."""
@@ -201,19 +211,27 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
     def _begin(self, classes: npt.NDArray[Any]) -> CappedL1SVC:
         """Forget everything; the weights are zero."""
         if len(classes) < 2:
-            raise ValueError(f"CappedL1SVC needs at least 2 classes, got one class only: {classes[0]!r}.")
+            raise ValueError(f"CappedL1SVC needs at least 2 classes, got one class only: {classes.tolist()[0]!r}.")
         rows = 1 if len(classes) == 2 else len(classes)
         self.classes_, self.weight_seen_ = classes, 0.0
         self.coef_, self.intercept_ = np.zeros((rows, self.n_features_in_)), np.zeros(rows)
         self._rng = check_random_state(self.random_state)
         return self
 
-    def _learn(self, X: Any, y: npt.NDArray[Any], sample_weight: npt.ArrayLike | None) -> CappedL1SVC:
+    def _learn(
+        self,
+        X: Any,
+        y: npt.NDArray[Any],
+        sample_weight: npt.ArrayLike | None,
+        values: Callable[[int, int], int],
+    ) -> CappedL1SVC:
         """Minimise the loss of the rows given, from the present weights; then average with what was learnt before."""
         weights = self._weights(X, sample_weight)
         n = int(np.count_nonzero(weights))
         total = float(weights.sum())
         weights = weights * self._class_weights(y)
+        if not weights.any():
+            raise ValueError(f"class_weight is 0 for every class that the rows have, got {self.class_weight!r}.")
         rows, weights = training.copies(weights)
         X, y = X[rows], y[rows]
         share = total / (self.weight_seen_ + total)
@@ -232,12 +250,12 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
                 bias=self.fit_intercept,
                 weights=weights,
             )
-            return self._minimised(svm, start, n, seed, f"class {positive}: ")
+            return self._minimised(svm, start, values(n, X.shape[1]), seed, f"class {positive}: ")
 
         each = zip(positives, starts, seeds, strict=True)
         runs = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(learn)(*one) for one in each)
         for k, (run, start) in enumerate(zip(runs, starts, strict=True)):
-            mean = start + share * (training.answer(run, start, stacklevel=3) - start)
+            mean = start + share * (training.answer(run, start, ADVICE, stacklevel=3) - start)
             coef[k] = mean[: X.shape[1]]
             intercept[k] = mean[-1] if self.fit_intercept else 0.0
         self.coef_ = coef
@@ -255,6 +273,12 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         present = np.unique(y)
         known = self.class_weight
         if isinstance(known, Mapping):
+            for label, weight in known.items():
+                arguments.not_negative(f"class_weight of {label!r}", weight)
             known = {label: known[label] for label in present.tolist() if label in known}
+        elif not isinstance(known, str) or known != "balanced":
+            raise ValueError(
+                f'class_weight must be "balanced", a dict from label to weight, or None; got {known!r:.80}.'
+            )
         each = compute_class_weight(known, classes=present, y=y)
         return np.asarray(each[np.searchsorted(present, y)], np.float64)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -17,6 +18,9 @@ from goldstein.methods import Method
 from goldstein.oracle import Array
 from goldstein.problems.regression import capped_deviations
 from goldstein.sklearn import training
+
+ADVICE = "raise max_evals, or lower the step size if the method has one"
+SMALLEST = 1e-150  # of the size of a feature; beyond, it is left as it is
 
 
 class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc]
@@ -33,7 +37,7 @@ class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc
     options : mapping, optional
         Settings of a method given by name.
     max_evals : int, optional
-        Most values of the loss of one row. None: the larger of 20 n and 1000 (d + 1).
+        Most values of the loss of one row. None: the largest of 20 n, 1000 (d + 2) and 50,000.
     cap : float, optional
         What a row counts at most, in units of s; 2 is a good start, and below 1 few rows pull at first. None: no cap,
         least absolute deviations.
@@ -61,7 +65,9 @@ class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc
 
     Notes
     -----
-    Features should have similar scales (`StandardScaler`). Sample weights work as in `CappedL1SVC`.
+    Features need no scaling: inside, each has the median 0 and the size 1, both from medians, so that outliers do not
+    matter, and the weights come back in the units of the features. Without an intercept, and for sparse features that
+    have zeros, only the size is changed. Sample weights work as in `CappedL1SVC`.
     The run starts from zero weights and the median of y, where rows beyond the cap pull nothing; from the answer
     without a cap, which outliers have bent already, it often ends among them.
 
@@ -115,6 +121,7 @@ class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc
         """
         with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
+            self._check_flags()
             cap = arguments.optional_positive("cap", self.cap)
             rows, weights = training.copies(self._weights(X, sample_weight))
             return self._learn(X[rows], np.asarray(y, np.float64)[rows], weights, cap)
@@ -126,18 +133,43 @@ class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc
         return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)
 
     def _learn(self, X: Any, y: Array, weights: Array, cap: float | None) -> RobustRegressor:
-        """Minimise in units in which y is of size 1."""
+        """Minimise in units in which y and the features are of size 1; there is no penalty that would notice."""
+        X, middle, unit = _scaled(X, centred=self.fit_intercept)
         centre = float(np.median(y)) if self.fit_intercept else 0.0
         distances = np.abs(y - centre)
         scale = float(np.median(distances)) or float(distances.mean()) or 1.0
         most = np.inf if cap is None else cap
         loss = capped_deviations(X, (y - centre) / scale, most, bias=self.fit_intercept, weights=weights)
         seed = training.seed_from(check_random_state(self.random_state))
-        run = self._minimised(loss, loss.x0, len(y), seed, unit=scale)
-        x = training.answer(run, loss.x0, stacklevel=3) if distances.any() else loss.x0
-        self.coef_ = scale * x[: X.shape[1]]
-        self.intercept_ = centre + scale * float(x[-1]) if self.fit_intercept else 0.0
+        values = training.values_of_a_fit(len(y), X.shape[1])
+        run = self._minimised(loss, loss.x0, values, seed, unit=scale)
+        x = training.answer(run, loss.x0, ADVICE, stacklevel=3) if distances.any() else loss.x0
+        self.coef_ = scale * x[: X.shape[1]] / unit
+        self.intercept_ = centre + scale * float(x[-1]) - float(self.coef_ @ middle) if self.fit_intercept else 0.0
         self.history_ = run.history
         self.n_iter_ = run.nit
         self.n_evals_ = run.nfev
         return self
+
+
+def _scaled(X: Any, *, centred: bool) -> tuple[Any, Array, Array]:
+    """Return features with the median 0, if `centred`, and the size 1; with them the medians and the sizes.
+
+    The size of a feature is its median distance from 0 among the rows where it is not 0, so that outliers count no more
+    than others, and a feature that is seldom there has one too. A sparse feature that has a 0 is not centred.
+    One that is 0 then in every row has no bound to its size, and so the weight 0.
+    """
+    n, d = X.shape
+    thin = sparse.issparse(X)
+    X = sparse.csc_array(X, copy=True) if thin else np.array(X)
+    middle, unit = np.zeros(d), np.ones(d)
+    for j in range(d):
+        column = X.data[X.indptr[j] : X.indptr[j + 1]] if thin else X[:, j]
+        if centred and len(column) == n:
+            middle[j] = np.median(column)
+            column -= middle[j]
+        sizes = np.abs(column[column != 0])
+        size = float(np.median(sizes)) if sizes.size else np.inf
+        unit[j] = size if SMALLEST < size < 1 / SMALLEST or not sizes.size else 1.0
+        column /= unit[j]
+    return X, middle, unit

@@ -13,11 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight
 
+from goldstein import arguments
 from goldstein.methods import Method, resolve
 from goldstein.methods.method import Refusal
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, FiniteSum
 from goldstein.run.result import Result
+
+LEAST = 50_000  # values of a fit at least: below a tenth of a second in machine code
 
 
 class Loss(Protocol):
@@ -42,12 +45,19 @@ class FromValues(BaseEstimator):  # type: ignore[misc]
     method: str | Method
     options: Mapping[str, Any] | None
     max_evals: int | None
+    fit_intercept: bool
     verbose: int
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _check_flags(self) -> None:
+        """Refuse switches that are neither on nor off."""
+        arguments.flag("fit_intercept", self.fit_intercept)
+        if not isinstance(self.verbose, bool | np.bool_):
+            arguments.count("verbose", self.verbose, least=0)
 
     def _weights(self, X: Any, sample_weight: npt.ArrayLike | None) -> Array:
         """Return what each row counts."""
@@ -56,10 +66,15 @@ class FromValues(BaseEstimator):  # type: ignore[misc]
             raise ValueError("sample_weight is 0 for every row, so that there is nothing to learn from.")
         return weights
 
-    def _minimised(self, loss: Loss, start: Array, n: int, seed: int, about: str = "", unit: float = 1.0) -> Result:
-        """Minimise a loss of n rows from a start; say so, `about` what and in which unit, if that is wanted."""
+    def _minimised(
+        self, loss: Loss, start: Array, values: int, seed: int, about: str = "", unit: float = 1.0
+    ) -> Result:
+        """Minimise a loss from a start with so many values, if the user does not say how many.
+
+        Say so, `about` what and in which unit, if that is wanted.
+        """
         chosen = resolve(self.method, self.options)
-        budget = max(20 * n, 1000 * (loss.dim + 1)) if self.max_evals is None else self.max_evals
+        budget = values if self.max_evals is None else self.max_evals
         run = minimize(_oracle(loss, chosen), start, chosen, max_evals=budget, rng=seed)
         if self.verbose:
             name = type(self).__name__
@@ -83,6 +98,16 @@ def unless_it_fails(estimator: Any) -> Iterator[None]:
         raise
 
 
+def values_of_a_fit(n: int, d: int) -> int:
+    """Return how many values learning d features from n rows may take: ten passes, and enough for few rows."""
+    return max(20 * n, 1000 * (d + 2), LEAST)
+
+
+def values_of_a_batch(n: int, d: int) -> int:
+    """Return how many values learning from a batch may take: five gradients of each row, as for a fit at most."""
+    return min(5 * n * (d + 2), values_of_a_fit(n, d))
+
+
 def copies(weights: Array) -> tuple[npt.NDArray[np.intp], Array]:
     """Return which rows to draw from evenly, and what each counts, with mean 1.
 
@@ -100,12 +125,11 @@ def seed_from(rng: np.random.RandomState) -> int:
     return int(rng.randint(np.iinfo(np.int32).max))
 
 
-def answer(result: Result, start: Array, *, stacklevel: int) -> Array:
+def answer(result: Result, start: Array, advice: str, *, stacklevel: int) -> Array:
     """Return the weights that a run has found, those of the start if it diverged; warn if either is of no use."""
     finite = bool(np.isfinite(result.x).all())
     if not finite or not result.x.any():
         what = "found no weights better than zero" if finite else "diverged, so that the weights stay as they were"
-        advice = "scale the features (StandardScaler), raise max_evals, or lower the regularisation or the step size"
         warnings.warn(f"The run {what}: {advice}.", ConvergenceWarning, stacklevel=stacklevel + 1)
     return result.x if finite else start
 
