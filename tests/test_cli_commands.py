@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from goldstein.cli import app as commands
 from goldstein.cli import data, journal
 from goldstein.cli.app import COMMANDS, app
+from goldstein.methods.registry import METHODS
 
 MODEL = """
 import numpy as np
@@ -141,15 +142,28 @@ def test_the_list_of_commands_and_the_version():
     assert run("--version") == (0, f"goldstein {gs.__version__}")
 
 
-def test_completion_knows_the_commands(here):
+@pytest.mark.parametrize(
+    ("words", "count", "offered"),
+    [
+        ("goldstein mini", 1, ["minimize"]),
+        ("goldstein minimize --method ws", 3, ["ws-gfm", "ws-gfm+"]),
+        ("goldstein data fetch m", 3, ["mushrooms", "mnist"]),
+    ],
+)
+def test_completion_knows_the_commands_and_the_names(here, words, count, offered):
     process = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=here,
-        env={**os.environ, "_GOLDSTEIN_COMPLETE": "complete_bash", "COMP_WORDS": "goldstein mini", "COMP_CWORD": "1"},
+        env={**os.environ, "_GOLDSTEIN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)},
         capture_output=True,
         text=True,
     )
-    assert "minimize" in process.stdout
+    assert process.stdout.split() == offered
+
+
+def test_help_names_the_methods():
+    said = run("minimize", "--help")[1]
+    assert all(name in said for name in METHODS)
 
 
 # minimize

@@ -12,9 +12,14 @@ import typer
 from goldstein.cli.found import box, exceptions, found, options, pair, point
 from goldstein.cli.play import Wanted, aside
 from goldstein.cli.polite import WRONG_USE, end
+from goldstein.methods.registry import METHODS
 from goldstein.minimize import minimize
 from goldstein.oracle import Deterministic, FiniteSum, Oracle, Seeded
 from goldstein.stop import Target
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in METHODS if name.startswith(incomplete)]
 
 
 def minimize_function(
@@ -34,7 +39,9 @@ def minimize_function(
     bounds: Annotated[
         str | None, typer.Option(help="lower:upper for all variables, or one for each with commas; 0: means no upper.")
     ] = None,
-    method: Annotated[str, typer.Option(help='A method by name, such as "gfm+".')] = "auto",
+    method: Annotated[
+        str, typer.Option(help=f"A method by name: {', '.join(METHODS)}.", autocompletion=_complete)
+    ] = "auto",
     option: Annotated[list[str] | None, typer.Option(help="Setting of the method, name=value; repeatable.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable.")] = None,
     max_iter: Annotated[int | None, typer.Option(help="Most iterations.")] = None,
