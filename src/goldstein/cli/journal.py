@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +13,11 @@ import typer
 from goldstein.cli.found import found
 from goldstein.cli.play import Wanted, aside, resume
 from goldstein.cli.polite import FAILED, PAGE, WRONG_USE, check_place, end
-from goldstein.cli.shown import print_json, show_facts
+from goldstein.cli.shown import MOST_NUMBERS, print_json, show_facts
 from goldstein.extras import needed
 from goldstein.minimize import minimize
 from goldstein.report import Account, Fact, write
+from goldstein.report.account import numbers
 from goldstein.report.chart import Chart, Line
 from goldstein.run.call import made_again
 from goldstein.run.inspection import Inspection, inspect, stages_in, total_limits
@@ -24,6 +26,8 @@ from goldstein.run.records import DamagedError
 
 WIDTH = 64  # columns of the curve
 HEIGHT = 8  # and its lines
+MARGIN = 15  # columns for the numbers beside it
+WRITTEN = {True: "; a process is writing into it", False: "; no process is writing into it", None: ""}
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 File = Annotated[Path, typer.Argument(help="The journal.", exists=True, dir_okay=False, show_default=False)]
@@ -46,6 +50,8 @@ def inspect_journal(
         seen = inspect(path)
     except (ValueError, OSError) as error:
         end(str(error).replace(": give journal= another file.", "."), FAILED)
+    if not seen.stage:
+        end(f"{path} is empty: no run was begun in it.", WRONG_USE)
     if html is not None:
         write(_account(seen), html)
     if as_json:
@@ -53,7 +59,8 @@ def inspect_journal(
         return
     show_facts([Fact(name, said) for name, said in _said(seen).items()])
     if len(seen.curve) > 1:
-        typer.echo("\n" + "\n".join(drawn([value for _, value in seen.curve])))
+        width = min(WIDTH, max(shutil.get_terminal_size().columns - MARGIN, 8))
+        typer.echo("\n" + "\n".join(drawn([value for _, value in seen.curve], width)))
 
 
 def resume_journal(
@@ -134,10 +141,16 @@ def _said(seen: Inspection) -> dict[str, str]:
         said["last value"] = f"{lasting(seen.seconds_since)} ago"
     if seen.compiled:
         said["compiled"] = "values are not in the journal, only snapshots"
-    said["ended"] = "not yet"
     if seen.outcome is not None:
         said["ended"] = f"{seen.outcome['status']}: {seen.outcome['message']}"
         said["answer"] = f"f = {seen.outcome['fun']:.6g} ± {seen.outcome['fun_stderr']:.2g}"
+    else:
+        said["ended"] = f"not yet{WRITTEN[seen.running]}"
+    if seen.x is not None:
+        value = "" if seen.x_fun is None else f" f = {seen.x_fun:.6g}"
+        said["x at the last snapshot"] = f"{numbers(np.array(seen.x), MOST_NUMBERS)}{value}"
+    elif seen.outcome is not None:
+        said["x"] = f"{resume(seen.path)} shows it, and asks for nothing"
     said |= {name: str(value) for name, value in seen.settings.items() if value not in (None, [])}
     said["versions"] = ", ".join(f"{name} {version}" for name, version in seen.versions.items())
     return said
@@ -151,13 +164,14 @@ def _account(seen: Inspection) -> Account:
     values = np.array([value for _, value in seen.curve], float)
     name = "mean of the values since the point before" if seen.noisy else "lowest value so far"
     words = f"{len(values)} points" + (f", from {values[0]:.4g} to {values[-1]:.4g}." if values.size else ".")
-    running = "It has not ended yet, or was stopped."
     again = resume(seen.path)
     return Account(
         title=f"The run in {seen.path}",
         headline=f"{'mean of late' if seen.noisy else 'best so far'}: {seen.best:.6g}",
         facts=[Fact(*line) for line in said.items()],
-        message=running if seen.outcome is None else str(seen.outcome["message"]),
+        message=f"It has not ended yet{WRITTEN[seen.running]}."
+        if seen.outcome is None
+        else str(seen.outcome["message"]),
         charts=[Chart(name, words, [Line(made, values, name)])],
         settings=[Fact(name, about[name]) for name in seen.settings if name in about],
         versions=[Fact(*line) for line in seen.versions.items()],
