@@ -477,7 +477,9 @@ def test_larger_budgets_and_further_stages(model):
     half(model.plain, planned, path="planned", callback=None)
     code, said = run("resume", "planned", "--with", "journal_model:plain", "--max-evals", 500)
     assert code == 2
-    assert "give extend=True (on the command line --extend)" in said
+    assert "planned for --max-evals 300, so it cannot become one of 500: give --extend to go on" in said
+    with pytest.raises(ValueError, match=r"give extend=True \(on the command line --extend\)"):
+        half(model.plain, planned, path="planned", callback=None, max_evals=500)
     x, _, nfev, *_ = resumed("planned", "--with", "journal_model:plain", "--max-evals", 500, "--extend")
     assert 490 <= nfev <= 500
     seen = inspect("planned")

@@ -13,6 +13,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import typer
@@ -58,7 +59,7 @@ def _from_file(path: Path) -> ModuleType:
         sys.path.insert(0, str(file.parent))
     if file.stem.isidentifier() and _place(file.stem) == file:
         return import_module(file.stem)
-    name = f"{file.stem}_of_{abs(hash(file.parent)):x}"  # its own is taken, or is none
+    name = f"{file.stem}_{crc32(bytes(file)):08x}"  # its own is taken, or is none
     spec = spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None

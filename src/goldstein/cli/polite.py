@@ -36,6 +36,7 @@ OPTIONS = "max_evals|max_iter|max_time|x0|timeout|workers|retries|bounds|station
 WORDS = (  # of a call in Python, and on the command line
     (re.compile(r"\bjournal= another file"), "--journal another file"),
     (re.compile(r"\brng=None"), "no --seed"),
+    (re.compile(r"\bextend=True( \(on the command line --extend\))?"), "--extend"),
     (re.compile(rf"\b({OPTIONS}) must be\b"), r"--\1 must be"),
     (re.compile(rf"\b({OPTIONS})=(?=\d)"), r"--\1 "),
     (re.compile(r" or None, got "), ", got "),
