@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import typer
 
@@ -25,7 +24,7 @@ from goldstein.run.result import Result, Status
 
 STOPPED = (Status.INTERRUPTED, Status.MAX_TIME)  # such a run can go on
 KINDS = {".npy": ARRAY, ".txt": NUMBERS}
-SHELLS = tuple(str(Path(module.__file__ or "").parent) for module in (typer, click))
+SHELL = str(Path(typer.__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -153,6 +152,6 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
     """Print a warning in one line; with its place only if that is one of the user's."""
-    own = not filename.startswith((ROOT, *SHELLS))
+    own = not filename.startswith((ROOT, SHELL))
     where = f" ({Path(filename).name}, line {lineno})" if own else ""
     typer.echo(f"{category.__name__}: {message}{where}", err=True)
