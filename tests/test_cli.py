@@ -19,8 +19,8 @@ from test_downloads import server
 __all__ = ["cache", "server"]  # fixtures
 
 
-def run(*arguments):
-    answer = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+def run(*arguments, columns=200):
+    answer = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": str(columns)})
     if answer.exception is not None and not isinstance(answer.exception, SystemExit):
         raise answer.exception
     return answer.exit_code, " ".join(answer.output.split())
@@ -61,6 +61,29 @@ def test_fetch_goes_on_with_the_others_and_ends_with_an_error_code(sets, server)
     assert code == 1
     assert "one could not be downloaded" in said
     assert "two: whole, in" in said
+
+
+def test_fetch_downloads_into_the_folder_that_is_named(sets, cache, server, tmp_path):
+    folder = tmp_path / "mine"
+    code, said = run("data", "fetch", "two", "--data", folder)
+    assert code == 0
+    assert f"two: whole, in {folder / 'libsvm'}" in said
+    assert not (cache / "libsvm" / "two.bz2").exists()
+    assert run("data", "fetch", "two", "--data", folder)[0] == 0
+    assert server.asked == [None]
+    (folder / "libsvm" / "two.bz2").write_bytes(b"mine")
+    code, said = run("data", "fetch", "two", "--data", folder)
+    assert code == 1
+    assert (folder / "libsvm" / "two.bz2").read_bytes() == b"mine"
+    del server.files["one"]
+    assert "put the file into a folder and name it by --data or GOLDSTEIN_DATA" in run("data", "fetch", "one")[1]
+
+
+def test_paths_are_no_markup(sets, tmp_path):
+    folder = tmp_path / "[red]"
+    folder.mkdir()
+    (folder / "one").write_bytes(TEXT)
+    assert "[red]" in run("data", "list", "--data", folder, columns=400)[1]
 
 
 def test_verify_tells_right_wrong_and_missing_apart_and_downloads_nothing(sets, tmp_path, server):
@@ -129,6 +152,41 @@ def test_plan_without_a_method_compares_them_all():
     assert "cheapest from values" in said
 
 
+GOAL = ["--d", "10", "--L", "1", "--gap", "1", "--delta", "0.5", "--epsilon", "0.3"]
+
+
+def test_plans_fit_a_narrow_terminal():
+    answer = CliRunner().invoke(app, ["plan", *GOAL], env={"COLUMNS": "80"})
+    assert answer.exit_code == 0
+    lines = answer.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    comparison = gs.theory.compare(d=10, L=1, gap=1, delta=0.5, epsilon=0.3)
+    for row in comparison:
+        (line,) = [line for line in lines if line.startswith(f"{row.method} ") and row.cost in line]
+        assert f"{line[-1]}: {row.guarantee}" in lines
+    assert f"cheapest: {comparison.rows[0].method}" in lines
+    printed = ["plan", "gfm+", *GOAL, "--parameters", "printed"]
+    assert max(map(len, CliRunner().invoke(app, printed, env={"COLUMNS": "200"}).output.splitlines())) > 80
+    answer = CliRunner().invoke(app, printed, env={"COLUMNS": "80"})
+    assert answer.exit_code == 0
+    assert max(map(len, answer.output.splitlines())) <= 80
+
+
+def test_plans_are_printed_as_json():
+    told = json.loads(run("plan", *GOAL, "--json")[1])
+    rows = list(gs.theory.compare(d=10, L=1, gap=1, delta=0.5, epsilon=0.3))
+    assert [row["method"] for row in told["rows"]] == [row.method for row in rows]
+    assert [row["evaluations"] for row in told["rows"]] == [row.plan.evaluations for row in rows]
+    told = json.loads(run("plan", "gfm", *GOAL, "--json")[1])
+    plan = gs.theory.plan("gfm", d=10, L=1, gap=1, delta=0.5, epsilon=0.3)
+    assert (told["iterations"], told["parameters"]["step_size"]) == (plan.iterations, plan.parameters["step_size"])
+
+
+def test_h_is_help():
+    for words in ([], ["data"], ["minimize"], ["data", "fetch"]):
+        assert run(*words, "-h") == run(*words, "--help")
+
+
 def test_printed_parameters_need_a_method():
     code, said = run(
         "plan", "--d", 5, "--L", 1, "--gap", 1, "--delta", 0.3, "--epsilon", 0.5, "--parameters", "printed"
@@ -154,6 +212,38 @@ def test_the_demo_leaves_numbers_and_a_figure(tmp_path):
     assert "GFM+" in said
     assert (tmp_path / "demo.png").stat().st_size > 1000
     assert len(json.loads((tmp_path / "demo.json").read_text())["rows"]) == 5
+
+
+def test_the_tables_of_the_demo_fit_eighty_columns(capsys):
+    from rich.console import Console
+
+    from goldstein.demo import svm
+
+    pair = [0.1234, 0.0123]
+    row = {"loss": dict.fromkeys(map("{:g}".format, svm.SHOWN_AT), pair), "final": pair, "accuracy": 0.98}
+    rows = [{"method": name, "squared_norm": 0.01, "squared_norm_interval": [0.0, 0.02], **row} for name in svm.METHODS]
+    for columns, wide in ((80, False), (svm.WIDE, True)):
+        for table in svm._tables(rows, 200_000, wide=wide):
+            Console(width=columns).print(table)
+        said = capsys.readouterr().out
+        assert "…" not in said
+        assert max(map(len, said.splitlines())) <= columns
+        assert said.count("WS-GFM+") == (1 if wide else 2)
+        for words in ("0.1234 ± 0.0123", "98.0%", "0.100 [0.000, 0.141]", "answer after", "200,000"):
+            assert words in said
+
+
+@pytest.mark.parametrize("name", ["demo", "demo-attack"])
+def test_a_demo_looks_for_room_before_it_runs(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("goldstein.cli.app.check_installed", lambda *_: None)
+    for module in ("svm", "attack"):
+        pytest.importorskip("sklearn")
+        monkeypatch.setattr(f"goldstein.demo.{module}.run", lambda *_, **__: pytest.fail("it runs"))
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        code, said = run(name, "--out", out)
+        assert code == 2
+        assert said == f"There is no room for the folder {out}: {tmp_path / 'file'} is a file."
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])

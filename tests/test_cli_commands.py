@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from goldstein.cli import app as commands
 from goldstein.cli import data, journal
 from goldstein.cli.app import COMMANDS, app
+from goldstein.methods.registry import METHODS
 
 MODEL = """
 import numpy as np
@@ -48,6 +49,39 @@ def waiting(x):
 
 oracle = gs.Seeded(seeded)
 number = 3
+calls = []
+
+class CustomError(Exception):
+    pass
+
+def chatty(x):
+    print("chatter")
+    return absolute(x)
+
+def late(x):
+    calls.append(1)
+    if len(calls) > 60:
+        raise ZeroDivisionError("too late")
+    return absolute(x)
+
+def custom(x):
+    calls.append(1)
+    if len(calls) % 5 == 0:
+        raise CustomError
+    return absolute(x)
+
+def leaving(x):
+    import sys
+    sys.exit(0)
+
+def dying(x):
+    import os
+    os._exit(1)
+
+def warning(x):
+    import warnings
+    warnings.warn("of the user's")
+    return absolute(x)
 """
 PROGRAM = "import sys; from goldstein.cli import main; sys.argv[0] = 'goldstein'; main()"
 
@@ -59,9 +93,9 @@ def run(*arguments):
     return answer.exit_code, " ".join(answer.output.split())
 
 
-def start(*arguments, folder, program=PROGRAM):
+def start(*arguments, folder, program=PROGRAM, **settings):
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings)
 
 
 @pytest.fixture
@@ -73,6 +107,14 @@ def here(tmp_path, monkeypatch):
     sys.modules.pop("cli_model", None)
     yield tmp_path
     sys.modules.pop("cli_model", None)
+
+
+def whole(*arguments, folder, **settings):
+    """Return how a command ends, and what it said on stdout and on stderr."""
+    command = [sys.executable, "-m", "goldstein", *map(str, arguments)]
+    settings = {"stdout": subprocess.PIPE, **settings}
+    done = subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, timeout=120, **settings)
+    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
 
 
 def answer(*arguments):
@@ -100,15 +142,28 @@ def test_the_list_of_commands_and_the_version():
     assert run("--version") == (0, f"goldstein {gs.__version__}")
 
 
-def test_completion_knows_the_commands(here):
+@pytest.mark.parametrize(
+    ("words", "count", "offered"),
+    [
+        ("goldstein mini", 1, ["minimize"]),
+        ("goldstein minimize --method ws", 3, ["ws-gfm", "ws-gfm+"]),
+        ("goldstein data fetch m", 3, ["mushrooms", "mnist"]),
+    ],
+)
+def test_completion_knows_the_commands_and_the_names(here, words, count, offered):
     process = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=here,
-        env={**os.environ, "_GOLDSTEIN_COMPLETE": "complete_bash", "COMP_WORDS": "goldstein mini", "COMP_CWORD": "1"},
+        env={**os.environ, "_GOLDSTEIN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)},
         capture_output=True,
         text=True,
     )
-    assert "minimize" in process.stdout
+    assert process.stdout.split() == offered
+
+
+def test_help_names_the_methods():
+    said = run("minimize", "--help")[1]
+    assert all(name in said for name in METHODS)
 
 
 # minimize
@@ -207,7 +262,10 @@ WRONG = [
     (["cli_model:absolute", "--x0", "0", "--method", "walk"], "Unknown method 'walk'; known are"),
     (["cli_model:absolute", "--x0", "0", "--option", "delta"], "--option takes name=value, such as delta=0.1"),
     (["cli_model:absolute", "--x0", "0", "--method", "gfm", "--option", "a=1"], "gfm has no option 'a'"),
-    (["cli_model:absolute", "--x0", "0", "--max-evals", "0"], "max_evals must be a whole number of at least 1"),
+    (
+        ["cli_model:absolute", "--x0", "0", "--max-evals", "0"],
+        "--max-evals must be a whole number of at least 1, got 0.",
+    ),
     (["cli_model:absolute", "--x0", "0", "--stationarity", "1"], "--stationarity takes two numbers"),
     (["cli_model:absolute", "--x0", "0", "--catch", "Oops"], "--catch takes an exception of Python"),
     (
@@ -247,15 +305,231 @@ def test_a_run_that_fails_has_a_code_of_its_own(here):
     assert json.loads(said)["fun"] is None
 
 
-def interrupted(*words, folder, ready):
-    """Return how a command ends that gets Ctrl-C once a file is there."""
-    process = start(*words, folder=folder)
+@pytest.mark.parametrize("words", [["failing"], ["dying", "--workers", "2"], ["custom", "--catch", "Exception"]])
+def test_no_success_is_told_of_a_run_without_any_value(here, words, monkeypatch):
+    name, *more = words
+    (here / "cli_model.py").write_text(MODEL.replace("% 5 == 0", "> 0"))
+    code, said = run("minimize", f"cli_model:{name}", "--x0", "0,0", "--max-evals", "12", *more)
+    assert code == 3
+    assert "Every evaluation failed" in said or "FAILING" in said
+
+
+def test_an_answer_without_a_value_is_no_success(here):
+    (here / "cli_model.py").write_text(
+        "calls = []\ndef f(x):\n    calls.append(1)\n    return sum(abs(x)) if len(calls) < 31 else float('nan')\n"
+    )
+    code, said = run("minimize", "cli_model:f", "--x0", "1,1", "--max-evals", "40", "--method", "gfm", "--seed", "0")
+    assert code == 3
+    assert said.endswith("The evaluations of the answer failed, so nothing is known of it.")
+
+
+@pytest.mark.parametrize("option", ["--report", "--out"])
+def test_nothing_else_is_written_over(here, option):
+    pytest.importorskip("jinja2")
+    name = {"--report": "run.html", "--out": "run.txt"}[option]
+    words = ["minimize", "cli_model:absolute", "--x0", "0,0", "--max-evals", "50", "--seed", "0"]
+    code, said = run(*words, option, name, "--journal", name)
+    assert code == 2
+    assert f"{name} is the journal; give another name." in said
+    assert not (here / name).exists()
+    assert run(*words, "--journal", name)[0] == 0
+    before = (here / name).read_bytes()
+    (here / "link").symlink_to(name)
+    code, said = run("resume", name, "--with", "cli_model:absolute", option, name)
+    assert (code, "is the journal" in said) == (2, True)
+    assert run("inspect", "link", "--html", name)[0] == 2
+    assert (here / name).read_bytes() == before
+    (here / name).write_text("notes of mine")
+    code, said = run(*words, option, name)
+    assert code == 2
+    assert f"would replace {name}, which is something else" in said
+    assert (here / name).read_text() == "notes of mine"
+    (here / name).write_text("")
+    assert run(*words, option, name)[0] == 0
+    assert run(*words, option, name)[0] == 0  # one of ours may be replaced
+    assert run(*words, "--report", "cli_model.py")[0] == 2
+    assert (here / "cli_model.py").read_text() == MODEL
+
+
+def test_the_answer_goes_to_a_file_as_it_is(here):
+    words = ["cli_model:absolute", "--x0", "0", "--dim", "9", "--max-evals", "200", "--seed", "0"]
+    for name in ("x.npy", "x.txt"):
+        x = answer(*words, "--out", name)["x"]
+        assert (np.load(name) if name == "x.npy" else np.loadtxt(name)).tolist() == x
+        assert answer("cli_model:absolute", "--x0", name, "--max-evals", "20")["x"]
+    said = run("minimize", *words)[1]
+    assert "[" + " ".join(f"{entry:.6g}" for entry in x) + "]" in said
+    assert "(80 entries)" in run("minimize", *words[:4], "80", "--max-evals", "50")[1]
+    code, said = run("minimize", *words, "--out", "x.csv")
+    assert (code, said) == (2, "--out takes a file that ends in .npy or .txt; got x.csv.")
+
+
+def test_sys_exit_is_no_success(here):
+    words = ["--x0", "0,0", "--max-evals", "50"]
+    assert run("minimize", "cli_model:leaving", *words) == (1, "The function called sys.exit(0).")
+    said = run("minimize", "cli_model:leaving", *words, "--journal", "run.journal")[1]
+    assert said.endswith("goldstein resume run.journal --with cli_model:leaving goes on.")
+    (here / "script.py").write_text("import sys\nsys.exit()\n")
+    code, said = run("minimize", "script:f", *words)
+    assert (code, said) == (1, "The module 'script' called sys.exit() when it was imported.")
+
+
+def test_the_report_is_there_whatever_becomes_of_stdout(here):
+    pytest.importorskip("jinja2")
+    words = ["minimize", "cli_model:absolute", "--x0", "0,0", "--max-evals", "100", "--report", "run.html"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert whole(*words, folder=here, stdout=writer) == (141, "", "")
+    os.close(writer)
+    assert (here / "run.html").stat().st_size > 1000
+    (here / "run.html").unlink()
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            code, _, complaints = whole(*words, folder=here, stdout=full)
+        assert code == 2
+        assert "No space left" in complaints
+        assert "Traceback" not in complaints
+        assert (here / "run.html").stat().st_size > 1000
+
+
+def test_a_report_that_cannot_be_written_does_not_cost_the_result(here, monkeypatch):
+    def fail(*_):
+        raise OSError("The disk is full.")
+
+    pytest.importorskip("jinja2")
+    monkeypatch.setattr(gs.Result, "report", fail)
+    code, said = run("minimize", "cli_model:absolute", "--x0", "0,0", "--max-evals", "100", "--report", "run.html")
+    assert code == 2
+    assert "MAX_EVALS" in said
+    assert said.endswith("The disk is full.")
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_letters_that_stdout_has_not_got_do_not_cost_the_result(here, more):
+    words = ["minimize", "cli_model:seeded", "--seeded", "--x0", "0,0", "--max-evals", "200", *more]
+    code, said, complaints = whole(*words, folder=here, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (code, complaints) == (0, "")
+    assert said.isascii()
+    if more:
+        assert "·" in json.loads(said)["message"] or "?" not in json.loads(said)["message"]
+
+
+def test_what_was_found_before_the_function_raised_is_shown(here):
+    pytest.importorskip("jinja2")
+    words = ["minimize", "cli_model:late", "--x0", "0,0", "--max-evals", "500", "--seed", "0"]
+    code, said = run(*words, "--report", "run.html", "--out", "x.npy", "--journal", "run.journal")
+    assert code == 1
+    assert "f(x)" in said
+    assert "ended by an exception; this is the run so far" in said
+    assert "goldstein resume run.journal --with cli_model:late goes on." in said
+    line = MODEL[: MODEL.index('raise ZeroDivisionError("too late")')].count("\n") + 1
+    assert said.endswith(f"The function raised ZeroDivisionError: too late (cli_model.py, line {line}).")
+    assert "This is the run so far." in (here / "run.html").read_text(encoding="utf-8")
+    assert np.load("x.npy").shape == (2,)
+    sys.modules.pop("cli_model")
+    code, said, complaints = whole(*words, "--json", folder=here)
+    assert code == 1
+    assert json.loads(said)["status"] == "RAISED"
+    assert json.loads(said)["x"] == np.load("x.npy").tolist()
+    assert complaints.startswith("The function raised")
+
+
+def test_json_is_all_that_is_on_stdout(here):
+    (here / "cli_model.py").write_text(MODEL + 'print("hello")\nimport os\nos.system("echo shell")\n')
+    words = ["minimize", "cli_model:chatty", "--x0", "0,0", "--max-evals", "50", "--journal", "run.journal", "--json"]
+    for more in ([], ["--workers", "2", "--journal", "other.journal"]):
+        code, said, complaints = whole(*words, *more, folder=here)
+        assert code == 0
+        assert json.loads(said)["nfev"] <= 50
+        assert {"hello", "shell", "chatter"} <= set(complaints.split())
+    code, said, _ = whole("resume", "run.journal", "--with", "cli_model:chatty", "--json", folder=here)
+    assert json.loads(said)["nfev"] <= 50
+    assert "chatter" in whole(*words[:-3], folder=here)[1]
+
+
+def test_exceptions_of_ones_own_can_be_caught(here):
+    given = answer("cli_model:custom", "--x0", "0,0", "--max-evals", "50", "--catch", "cli_model:CustomError")
+    assert given["nfail"] > 5
+    code, said = run("minimize", "cli_model:custom", "--x0", "0", "--catch", "cli_model:absolute")
+    assert code == 2
+    assert "--catch takes an exception of Python, such as ValueError, or module:name" in said
+
+
+def test_a_function_is_found_in_a_file(here):
+    (here / "folder").mkdir()
+    (here / "folder" / "beside.py").write_text("SHIFT = 1\n")
+    (here / "folder" / "inner_model.py").write_text(
+        "import beside\ndef f(x): return float(abs(x - beside.SHIFT).sum())\n"
+    )
+    (here / "random.py").write_text("def f(x): return float(abs(x - 1).sum())\n")
+    words = ["--x0", "0,0", "--max-evals", "100", "--seed", "0"]
+    same = answer("cli_model:absolute", *words)["x"]
+    for name in ("cli_model.py:absolute", "./cli_model:absolute", f"{here}/cli_model.py:absolute", "./random.py:f"):
+        assert answer(name, *words)["x"] == same
+    assert answer("folder/inner_model.py:f", *words, "--workers", "2")["x"] == same
+    import random
+
+    assert hasattr(random, "Random")
+    code, said = run("minimize", "random:f", *words)
+    assert code == 2
+    assert f"The module 'random' has no 'f'. It is {random.__file__}, and not the file in this folder" in said
+    assert "name that as random.py:…" in said
+    code, said = run("minimize", "folder/none.py:f", *words)
+    assert (code, f"There is no file {here}/folder/none.py." in said) == (2, True)
+
+
+def test_a_place_is_named_once_and_only_if_it_is_the_users(here):
+    (here / "syn.py").write_text("def f(x:\n")
+    said = run("minimize", "syn:f", "--x0", "0")[1]
+    assert said.count("line 1") == 1
+    assert "frozen" not in said
+    code, said = run("minimize", "cli_model:seeded", "--x0", "0")
+    assert code == 1
+    assert "missing 1 required positional argument: 'seed'" in said
+    assert said.endswith("Is it F(x, seed)? Then give --seeded; with F(x, i), i in 0..n-1, give --n.")
+    words = ["--x0", "0", "--max-evals", "20"]
+    assert (
+        "UserWarning: of the user's (cli_model.py, line"
+        in whole("minimize", "cli_model:warning", *words, folder=here)[2]
+    )
+    (here / "cli_model.py").write_text("def f(x): return 1e6 + 1e-12 * float(x[0])\n")
+    words = ["cli_model:f", "--x0", "1e9", "--max-evals", "200", "--method", "gfm", "--option", "delta=1e-9"]
+    complaints = whole("minimize", *words, folder=here)[2]
+    assert "Warning: " in complaints
+    assert "typer" not in complaints
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--seed", "-1"], "'--seed'"),
+        (["--target", "nan"], "--target takes a number, got nan."),
+        (["--max-time", "-1"], "--max-time must be"),
+        (["--dim", "100000000000000"], "There is not enough memory"),
+    ],
+)
+def test_options_are_named_as_they_are_written(here, words, sentence):
+    code, said = run("minimize", "cli_model:absolute", "--x0", "0", *words)
+    assert code == (1 if "memory" in sentence else 2)
+    assert sentence in said
+
+
+def test_a_damaged_journal_has_one_code(here):
+    (here / "run.journal").write_text("something else altogether")
+    code, said = run("minimize", "cli_model:absolute", "--x0", "0", "--journal", "run.journal")
+    assert (code, said) == (1, "run.journal is not a goldstein journal: give --journal another file.")
+    assert run("inspect", "run.journal")[0] == run("resume", "run.journal", "--with", "cli_model:absolute")[0] == 1
+
+
+def interrupted(*words, folder, ready, number=signal.SIGINT, least=1, **settings):
+    """Return how a command ends that gets Ctrl-C, or another signal, once a file is there."""
+    process = start(*words, folder=folder, **settings)
     deadline = time.monotonic() + 120
-    while not (ready.exists() and ready.stat().st_size > 0):
+    while not (ready.exists() and ready.stat().st_size >= least):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said, complaints = process.communicate(timeout=120)
     return process.returncode, said, complaints
 
@@ -266,6 +540,33 @@ def test_ctrl_c_gives_the_run_so_far(here):
     assert code == 130
     assert json.loads(said)["status"] == "INTERRUPTED"
     assert complaints == ""
+
+
+def ignoring_ctrl_c():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a script does for what runs in its background
+
+
+@pytest.mark.parametrize("settings", [{}, {"preexec_fn": ignoring_ctrl_c}], ids=["alone", "in a script"])
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["", "workers"])
+def test_a_run_that_is_terminated_leaves_what_it_has(here, settings, more):
+    pytest.importorskip("jinja2")
+    words = ["minimize", "cli_model:waiting", "--x0", "0,0", "--max-evals", 100_000, "--journal", "a run", *more]
+    words += ["--report", "run.html"]
+    settings |= {"ready": here / "a run", "number": signal.SIGTERM, "least": 4000}
+    code, said, complaints = interrupted(*words, folder=here, **settings)
+    assert (code, complaints) == (143, "")
+    assert "INTERRUPTED" in said
+    assert "goldstein resume 'a run' --with cli_model:waiting goes on." in " ".join(said.split())
+    assert (here / "run.html").exists()
+    assert run("resume", "a run", "--with", "cli_model:absolute", "--max-evals", "100000", "--max-time", "0.5")[0] == 0
+
+
+def test_a_run_whose_time_is_over_says_how_it_goes_on(here):
+    words = ["minimize", "cli_model:waiting", "--x0", "0,0", "--max-time", "0.3"]
+    assert "goes on" not in run(*words)[1]
+    assert run(*words, "--journal", "run.journal")[1].endswith(
+        "goldstein resume run.journal --with cli_model:waiting goes on."
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -183,6 +184,94 @@ def test_times_failures_and_rows_in_flight(tmp_path, monkeypatch):
         assert words in said
 
 
+def test_several_pauses_are_no_part_of_an_evaluation(tmp_path, monkeypatch):
+    path = tmp_path / "run.journal"
+    stamps = [0, 2, 4, 3600, 3602, 3604, 7200, 7202, 7204, 90_000, 90_002]
+    write(path, [[4, 5]] * len(stamps), stamps, monkeypatch)
+    assert inspect(path).seconds_each == pytest.approx(1.0)
+
+
+def test_answers_that_come_in_bursts_are_no_pauses(tmp_path, monkeypatch):
+    path = tmp_path / "run.journal"
+    identity = {"method": "GFM()", "oracle": "Deterministic, n=None", "x0": {"shown": "0"}, "rng": {}, "x_scale": None}
+    identity |= {"bounds": None, "output": None, "stop": [], "stationarity": None}
+    clock = iter([60.0 * burst + 0.001 * place for burst in range(3) for place in range(8)])
+    monkeypatch.setattr("goldstein.run.journal.time.time", lambda: next(clock))
+    with Journal(path) as journal:
+        journal.begin(identity, {"max_evals": 100, "max_iter": None}, False)
+        for _ in range(3):
+            journal.known(gs.Query(np.zeros((8, 1))))
+            for row in range(8):
+                journal.begun(row, 1)
+            for row in range(8):
+                journal.told(row, Answer(np.array([1.0])))
+    monkeypatch.undo()
+    assert inspect(path).seconds_each == pytest.approx(120 / 23, rel=0.01)
+
+
+def test_the_best_point_shows_where_a_snapshot_has_it(model):
+    points = []
+
+    def dies(x):
+        points.append(x.copy())
+        if len(points) > 100:
+            raise OSError("down")
+        return float(np.abs(x - 0.3).sum())
+
+    for scale in (None, [1.0, 2.0, 3.0, 4.0]):
+        points.clear()
+        journal = Journal(f"{scale is None}.journal", snapshots=0.0)
+        with pytest.raises(OSError, match="down"):
+            gs.minimize(
+                gs.Deterministic(dies), X0, gs.GFM(0.1, 0.05), max_evals=300, rng=0, journal=journal, x_scale=scale
+            )
+        seen = inspect(journal.path)
+        assert any((point == seen.x).all() for point in points)
+        assert seen.x_fun == seen.best == np.abs(np.array(seen.x) - 0.3).sum()
+        code, said = run("inspect", journal.path)
+        assert code == 0
+        shown = " ".join(f"{entry:.6g}" for entry in seen.x)
+        assert f"x at the last snapshot [{shown}] f = {seen.best:.6g}" in said
+        assert json.loads(run("inspect", journal.path, "--json")[1])["x"] == seen.x
+
+
+@pytest.mark.parametrize("settings", [{}, {"x_scale": 2.0}, {"bounds": [(0, 1), (1, 1), (0, 1), (0, 1)]}])
+def test_with_noise_the_answer_so_far_shows_if_it_is_the_users(model, settings):
+    calls = []
+
+    def dies(x, i):
+        calls.append(1)
+        if len(calls) > 100:
+            raise OSError("down")
+        return float(np.abs(x - i).sum())
+
+    journal = Journal("run.journal", snapshots=0.0)
+    start = np.full(4, 0.5) if "bounds" in settings else X0
+    with pytest.raises(OSError, match="down") as raised:
+        gs.minimize(gs.FiniteSum(dies, 3), start, gs.GFM(0.1, 0.05), max_evals=300, rng=0, journal=journal, **settings)
+    seen = inspect("run.journal")
+    assert seen.x == (None if settings else raised.value.result.x.tolist())
+    assert seen.x_fun is None
+
+
+def test_where_there_is_no_point_it_says_how_to_see_it(model):
+    half(model.plain, path="a run", callback=None)
+    seen = inspect("a run")
+    assert (seen.x, seen.running) == (None, False)
+    said = run("inspect", "a run")[1]
+    assert "goldstein resume 'a run' --with my_module:my_function shows it, and asks for nothing" in said
+    pytest.importorskip("jinja2")
+    assert run("inspect", "a run", "--html", "run.html")[0] == 0
+    assert "resume &#39;a run&#39;" in Path("run.html").read_text(encoding="utf-8")
+
+
+def test_a_curve_fits_a_narrow_terminal(model):
+    half(model.plain)
+    said = CliRunner().invoke(app, ["inspect", "run.journal"], env={"COLUMNS": "60"}).output
+    assert "┤" in said
+    assert max(map(len, said.splitlines())) <= 60
+
+
 def test_a_torn_tail_is_no_error_and_damage_is_named_with_its_place(model, tmp_path):
     half(model.plain)
     whole = (tmp_path / "run.journal").read_bytes()
@@ -205,10 +294,11 @@ def test_a_torn_tail_is_no_error_and_damage_is_named_with_its_place(model, tmp_p
 
 def test_files_that_are_no_journals_of_runs(model, tmp_path):
     (tmp_path / "empty").touch()
-    assert run("inspect", "empty")[0] == 0
+    for more in ([], ["--json"]):
+        assert run("inspect", "empty", *more) == (2, "empty is empty: no run was begun in it.")
     assert run("resume", "empty", "--with", "journal_model:plain")[0] == 2
     (tmp_path / "text").write_text("something else altogether")
-    assert run("inspect", "text") == (1, "text is not a goldstein journal: give journal= another file.")
+    assert run("inspect", "text") == (1, "text is not a goldstein journal.")
     assert run("inspect", "missing")[0] == 2
     from goldstein.attack import attack
 
@@ -238,6 +328,7 @@ def test_inspect_works_while_the_run_goes_on_and_does_not_disturb_it(tmp_path):
             assert told - 2 <= seen.evaluations <= told  # those of a part are told together
             assert seen.unanswered >= 1
             assert seen.outcome is None
+            assert seen.running
             with pytest.raises(BlockingIOError, match="being written by another run"):
                 gs.minimize(abs, [1.0], max_evals=5, journal=path)
             writer.stdin.write("\n")
@@ -245,6 +336,27 @@ def test_inspect_works_while_the_run_goes_on_and_does_not_disturb_it(tmp_path):
         writer.communicate("\n" * 100)
     assert writer.returncode == 0
     assert inspect(path).outcome["status"] == "MAX_EVALS"
+    assert not inspect(path).running
+
+
+def test_running_and_stopped_are_told_apart_and_a_look_keeps_nobody_out(model):
+    fcntl = pytest.importorskip("fcntl")
+
+    def looks(x):
+        said.append(run("inspect", "run.journal")[1])
+        raise OSError("down")
+
+    said = []
+    with pytest.raises(OSError, match="down"):
+        gs.minimize(looks, X0, max_evals=50, rng=0, journal="run.journal")
+    assert "ended not yet; a process is writing into it" in said[0]
+    assert "ended not yet; no process is writing into it" in run("inspect", "run.journal")[1]
+    with open("run.journal", "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # somebody looks just now
+        timer = threading.Timer(0.01, fcntl.flock, (file, fcntl.LOCK_UN))
+        timer.start()
+        assert gs.minimize(model.plain, X0, max_evals=50, rng=0, journal="run.journal").nfev
+        timer.join()
 
 
 def test_memory_does_not_grow_with_the_journal(tmp_path):
@@ -365,7 +477,9 @@ def test_larger_budgets_and_further_stages(model):
     half(model.plain, planned, path="planned", callback=None)
     code, said = run("resume", "planned", "--with", "journal_model:plain", "--max-evals", 500)
     assert code == 2
-    assert "extend=True" in said
+    assert "planned for --max-evals 300, so it cannot become one of 500: give --extend to go on" in said
+    with pytest.raises(ValueError, match=r"give extend=True \(on the command line --extend\)"):
+        half(model.plain, planned, path="planned", callback=None, max_evals=500)
     x, _, nfev, *_ = resumed("planned", "--with", "journal_model:plain", "--max-evals", 500, "--extend")
     assert 490 <= nfev <= 500
     seen = inspect("planned")
@@ -451,7 +565,7 @@ def test_what_the_function_raises_is_not_wrong_use(model):
     half(model.plain)
     code, said = run("resume", "run.journal", "--with", "journal_model:raising")
     assert code == 1
-    assert said == "The function raised ArithmeticError: the model is wrong (journal_model.py, line 28)."
+    assert said.endswith("The function raised ArithmeticError: the model is wrong (journal_model.py, line 28).")
 
 
 INTERRUPTED = """

@@ -22,6 +22,7 @@ ORDER = [
     ["many", "theory", "testing", "sklearn", "simopt"],
     ["demo"],
     ["cli"],
+    ["__main__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 # What may be imported late, inside a function: rooms that need an optional package as soon as they are imported.

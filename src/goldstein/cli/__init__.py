@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
@@ -13,9 +14,12 @@ def main() -> None:
     except ImportError:
         print("The command line needs typer and rich: pip install 'goldstein[cli]'.", file=sys.stderr)
         sys.exit(2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a letter that it has not got is no reason to lose a result
     try:
         from goldstein.cli.app import app
 
-        app()
+        app(prog_name="goldstein")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -12,10 +12,17 @@ import goldstein
 from goldstein.cli import data, journal
 from goldstein.cli.attack import attack_model
 from goldstein.cli.minimize import minimize_function
-from goldstein.cli.polite import polite
+from goldstein.cli.plans import plan
+from goldstein.cli.polite import check_folder, polite
 from goldstein.extras import check_installed
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    help=__doc__,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _version(asked: bool) -> None:
@@ -45,6 +52,7 @@ def demo(
     check_installed(["numba", "sklearn", "matplotlib"], "goldstein demo")
     from goldstein.demo import svm
 
+    check_folder(out)
     svm.run(out, max_evals=max_evals, seeds=seeds)
 
 
@@ -60,35 +68,8 @@ def demo_attack(
     check_installed(["sklearn", "torch", "matplotlib"], "goldstein demo-attack")
     from goldstein.demo import attack
 
+    check_folder(out)
     attack.run(out, images=images, max_queries=max_queries)
-
-
-def plan(
-    d: Annotated[int, typer.Option(help="Dimension.")],
-    lipschitz: Annotated[float, typer.Option("--L", help="Lipschitz constant L.")],
-    delta: Annotated[float, typer.Option(help="Radius of stationarity.")],
-    epsilon: Annotated[float, typer.Option(help="Size of the stationarity.")],
-    method: Annotated[str | None, typer.Argument(help="One method by name; all side by side when not given.")] = None,
-    gap: Annotated[float | None, typer.Option(help="f(x0) - inf f.")] = None,
-    radius: Annotated[float | None, typer.Option(help="Distance of x0 to a minimiser (convex f).")] = None,
-    constants: Annotated[str, typer.Option(help="sharp or paper.")] = "sharp",
-    parameters: Annotated[str, typer.Option(help="repaired or printed; for one method.")] = "repaired",
-) -> None:
-    """Print what the theorems promise: one method's parameters and exact cost, or all methods side by side.
-
-    Example: goldstein plan gfm+ --d 5 --L 1 --gap 1 --delta 0.3 --epsilon 0.5
-    """
-    from goldstein import theory
-
-    goal: dict[str, Any] = {"d": d, "L": lipschitz, "gap": gap, "delta": delta, "epsilon": epsilon, "radius": radius}
-    goal["constants"] = constants
-    if method is None and parameters != "repaired":
-        raise typer.BadParameter(f"--parameters {parameters} is for one method: name it, such as goldstein plan gfm+.")
-    try:
-        answer = theory.compare(**goal) if method is None else theory.plan(method, parameters=parameters, **goal)
-    except (TypeError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from None
-    typer.echo(str(answer))
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

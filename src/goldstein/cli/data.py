@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from goldstein import datasets
 from goldstein.cli.polite import polite
+from goldstein.cli.shown import Printer
+from goldstein.download import download
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode=None)
 
 Folder = Annotated[Path | None, typer.Option("--data", help="Folder with the files; else GOLDSTEIN_DATA or the cache.")]
-Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.", show_default=False)]
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in datasets.SOURCES if name.startswith(incomplete)]
+
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(help="Data sets; all when none is named.", show_default=False, autocompletion=_complete),
+]
 
 
 @app.command(name="list")
@@ -36,17 +47,19 @@ def list_sets(data: Folder = None) -> None:
         files = ", ".join(file.name for file in source.files) if len(source.files) < 3 else "train and test, IDX"
         where = f"{here} of {len(places)}" + (f" in {', '.join(known)}" if known else "")
         table.add_row(name, f"{source.rows:,}", f"{source.features:,}", files, where)
-    Console().print(table)
+    Printer().print(table)
 
 
 @app.command()
 @polite
 def fetch(names: Names = None, data: Folder = None) -> None:
-    """Download what is missing into the cache, going on where a broken download ended, and verify it.
+    """Download what is missing into the cache or the folder named by --data, and verify it.
+
+    A download that broke goes on where it ended. What is in a folder of yours is never replaced.
 
     Example: goldstein data fetch a9a
     """
-    console, failed = Console(), []
+    console, failed = Printer(), []
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
@@ -58,12 +71,12 @@ def fetch(names: Names = None, data: Folder = None) -> None:
 
         for name in _known(names):
             try:
-                paths = datasets.fetch(name, data, progress=show)
+                paths = datasets.fetch(name, progress=show) if data is None else _fetched(name, data, show)
             except (OSError, ValueError) as error:
                 failed.append(name)
-                console.print(f"{name}: {error}", markup=False, highlight=False)
+                console.print(f"{name}: {_with_option(error)}")
             else:
-                console.print(f"{name}: whole, in {paths[0].parent}", markup=False, highlight=False)
+                console.print(f"{name}: whole, in {paths[0].parent}")
     _end(failed)
 
 
@@ -76,7 +89,7 @@ def verify(names: Names = None, data: Folder = None) -> None:
 
     Example: goldstein data verify a9a
     """
-    console, failed, absent = Console(), [], []
+    console, failed, absent = Printer(), [], []
     for name in _known(names):
         source = datasets.SOURCES[name]
         if not names and not any(_place(file, source, data) for file in source.files):
@@ -90,11 +103,11 @@ def verify(names: Names = None, data: Folder = None) -> None:
                 datasets.verify(path, file)
         except (OSError, ValueError) as error:
             failed.append(name)
-            console.print(f"{name}: {error}", markup=False, highlight=False)
+            console.print(f"{name}: {error}")
         else:
-            console.print(f"{name}: right", markup=False, highlight=False)
+            console.print(f"{name}: right")
     if absent:
-        console.print(f"not here, so not verified: {', '.join(absent)}", markup=False, highlight=False)
+        console.print(f"not here, so not verified: {', '.join(absent)}")
     _end(failed or ([] if len(absent) < len(datasets.SOURCES) else absent))
 
 
@@ -110,6 +123,26 @@ def _place(file: datasets.File, source: datasets.Source, folder: Path | None) ->
         return datasets.local_path(file, source, folder)
     except FileNotFoundError:
         return None
+
+
+def _fetched(name: str, folder: Path, progress: Callable[[str, int, int | None], None]) -> list[Path]:
+    """Download into a folder what it lacks; return the paths of all files, each of them whole."""
+    source = datasets.SOURCES[name]
+    paths = []
+    for file in source.files:
+        path = _place(file, source, folder)
+        if path is not None:
+            datasets.verify(path, file)
+        else:
+            path = folder.expanduser() / source.folder / file.name
+            download(file, path, progress)
+        paths.append(path)
+    return paths
+
+
+def _with_option(error: Exception) -> str:
+    """Return what went wrong with a download, in words of the command line."""
+    return str(error).replace("name it by GOLDSTEIN_DATA or an argument", "name it by --data or GOLDSTEIN_DATA")
 
 
 def _end(failed: list[str]) -> None:

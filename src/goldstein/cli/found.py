@@ -4,40 +4,87 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import typer
 
-from goldstein.cli.polite import described
+from goldstein.cli.polite import FAILED, described, end, exited
 from goldstein.oracle import Array
 
 
 def found(function: str, option: str) -> Any:
-    """Return what `module:name` names; modules in the current folder are found, also by workers."""
-    module, _, name = function.partition(":")
+    """Return what `module:name` or `file.py:name` names; modules in the current folder are found, also by workers."""
+    module, _, name = function.rpartition(":")
     if not module or not name:
         raise typer.BadParameter(f"{option} takes module:function, such as my_model:loss; got {function!r}.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
+    is_file = module.endswith(".py") or "/" in module or os.sep in module
     try:
-        thing: Any = import_module(module)
+        thing: Any = _from_file(Path(module)) if is_file else import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise typer.BadParameter(f"{module} needs {error.name}, which is not installed.") from None
         raise typer.BadParameter(f"There is no module {module!r} on the path or in the current folder.") from None
+    except SystemExit as error:
+        end(f"The module {module!r} called {exited(error)} when it was imported.", FAILED)
     except Exception as error:
+        if isinstance(error, typer.BadParameter):
+            raise
         raise typer.BadParameter(f"The module {module!r} cannot be imported: {described(error)}.") from None
     for part in name.split("."):
         if not hasattr(thing, part):
-            raise typer.BadParameter(f"The module {module!r} has no {name!r}.")
+            raise typer.BadParameter(f"The module {module!r} has no {name!r}.{_shadowed(module)}")
         thing = getattr(thing, part)
     return thing
+
+
+def _from_file(path: Path) -> ModuleType:
+    """Import a file, like Python does a program: what lies beside it is found, too."""
+    file = (path if path.suffix == ".py" else path.with_name(path.name + ".py")).resolve()
+    if not file.is_file():
+        raise typer.BadParameter(f"There is no file {file}.")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    if file.stem.isidentifier() and _place(file.stem) == file:
+        return import_module(file.stem)
+    name = f"{file.stem}_{crc32(bytes(file)):08x}"  # its own is taken, or is none
+    spec = spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _place(module: str) -> Path | None:
+    """Return the file that a module is, or would be, imported from."""
+    with suppress(ImportError, ValueError):
+        spec = find_spec(module)
+        if spec is not None and spec.origin is not None and spec.has_location:
+            return Path(spec.origin).resolve()
+    return None
+
+
+def _shadowed(module: str) -> str:
+    """Return a sentence when a module is not the file of that name in the current folder."""
+    file = Path.cwd() / f"{module.replace('.', os.sep)}.py"
+    place = _place(module) if "/" not in module and os.sep not in module else file
+    if not file.is_file() or place == file.resolve():
+        return ""
+    return f" It is {place or 'built into Python'}, and not the file in this folder: name that as {file.name}:…"
 
 
 def point(x0: str, dim: int | None) -> Array:
@@ -133,11 +180,12 @@ def pair(name: str, words: str | None) -> tuple[float, float] | None:
 
 
 def exceptions(names: Iterable[str]) -> list[type[Exception]]:
-    """Return exceptions of Python by their names."""
+    """Return exceptions of Python by their names, and others as module:name."""
     kinds = []
     for name in names:
-        kind = getattr(builtins, name, None)
+        kind = found(name, "--catch") if ":" in name else getattr(builtins, name, None)
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            raise typer.BadParameter(f"--catch takes an exception of Python, such as ValueError; got {name!r}.")
+            wanted = "an exception of Python, such as ValueError, or module:name"
+            raise typer.BadParameter(f"--catch takes {wanted}; got {name!r}.")
         kinds.append(kind)
     return kinds

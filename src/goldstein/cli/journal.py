@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +11,13 @@ import numpy as np
 import typer
 
 from goldstein.cli.found import found
-from goldstein.cli.polite import FAILED, WRONG_USE, check_place, end
-from goldstein.cli.shown import leave, show, show_facts
+from goldstein.cli.play import Wanted, aside, resume
+from goldstein.cli.polite import FAILED, PAGE, WRONG_USE, check_place, end
+from goldstein.cli.shown import MOST_NUMBERS, print_json, show_facts
 from goldstein.extras import needed
 from goldstein.minimize import minimize
 from goldstein.report import Account, Fact, write
+from goldstein.report.account import numbers
 from goldstein.report.chart import Chart, Line
 from goldstein.run.call import made_again
 from goldstein.run.inspection import Inspection, inspect, stages_in, total_limits
@@ -23,6 +26,8 @@ from goldstein.run.records import DamagedError
 
 WIDTH = 64  # columns of the curve
 HEIGHT = 8  # and its lines
+MARGIN = 15  # columns for the numbers beside it
+WRITTEN = {True: "; a process is writing into it", False: "; no process is writing into it", None: ""}
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 File = Annotated[Path, typer.Argument(help="The journal.", exists=True, dir_okay=False, show_default=False)]
@@ -40,19 +45,22 @@ def inspect_journal(
     """
     if html is not None:
         needed("jinja2", "A report")
-        check_place(html, "The page")
+        check_place(html, "The page", journal=path, replaces=PAGE)
     try:
         seen = inspect(path)
     except (ValueError, OSError) as error:
-        end(str(error), FAILED)
+        end(str(error).replace(": give journal= another file.", "."), FAILED)
+    if not seen.stage:
+        end(f"{path} is empty: no run was begun in it.", WRONG_USE)
     if html is not None:
         write(_account(seen), html)
     if as_json:
-        typer.echo(json.dumps(seen.plain(), ensure_ascii=False, indent=1))
+        print_json(seen.plain(), indent=1)
         return
     show_facts([Fact(name, said) for name, said in _said(seen).items()])
     if len(seen.curve) > 1:
-        typer.echo("\n" + "\n".join(drawn([value for _, value in seen.curve])))
+        width = min(WIDTH, max(shutil.get_terminal_size().columns - MARGIN, 8))
+        typer.echo("\n" + "\n".join(drawn([value for _, value in seen.curve], width)))
 
 
 def resume_journal(
@@ -67,33 +75,36 @@ def resume_journal(
     max_time: Annotated[float | None, typer.Option(help="Seconds that this call may take.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that one evaluation may take.")] = None,
     retries: Annotated[int, typer.Option(help="How often one is done again that was lost or took too long.")] = 2,
+    report: Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the answer x, .npy or .txt.")] = None,
     progress: Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a run from its journal alone; no value that is there is asked for again.
 
-    Example: goldstein resume run.journal --with my_model:loss --max-evals 20000
+    Example: goldstein resume run.journal --with my_model:loss --max-evals 20000 --extend
 
-    Exit codes: 0 done, 1 the function raised, 2 wrong use, 3 stopped since evaluations failed, 130 interrupted.
+    Of a run that has ended it shows the answer, and asks for nothing.
+
+    Exit codes: 0 done, 1 the function raised or the journal is damaged, 2 wrong use, 3 evaluations failed, 130
+    interrupted, 143 terminated.
     """
     if path.stat().st_size == 0:
         end(f"{path} is empty: there is no run to go on with.", WRONG_USE)
-    try:
-        call = _call(path, function)
-    except DamagedError as error:
-        end(str(error), FAILED)
+    wanted = Wanted(function, path, report, out, as_json)
+    wanted.check()
+    with aside(as_json):
+        fun = found(function, "--with")
+    call = _call(path, fun)
     for name, limit in (("max_evals", max_evals), ("max_iter", max_iter)):
         if limit is not None:
             call[name] = limit
     more: dict[str, Any] = {"workers": workers, "extend": extend, "max_time": max_time, "timeout": timeout}
-    result = minimize(**call, **more, retries=retries, journal=path, progress=progress)
-    show(result, as_json)
-    leave(result)
+    wanted.play(partial(minimize, **call, **more, retries=retries, journal=path, progress=progress))
 
 
-def _call(path: Path, function: str) -> dict[str, Any]:
+def _call(path: Path, fun: Any) -> dict[str, Any]:
     """Return the arguments of `minimize` by which the run in a journal goes on."""
-    fun = found(function, "--with")
     try:
         stages = stages_in(path)
         if not stages:
@@ -130,10 +141,16 @@ def _said(seen: Inspection) -> dict[str, str]:
         said["last value"] = f"{lasting(seen.seconds_since)} ago"
     if seen.compiled:
         said["compiled"] = "values are not in the journal, only snapshots"
-    said["ended"] = "not yet"
     if seen.outcome is not None:
         said["ended"] = f"{seen.outcome['status']}: {seen.outcome['message']}"
         said["answer"] = f"f = {seen.outcome['fun']:.6g} ± {seen.outcome['fun_stderr']:.2g}"
+    else:
+        said["ended"] = f"not yet{WRITTEN[seen.running]}"
+    if seen.x is not None:
+        value = "" if seen.x_fun is None else f" f = {seen.x_fun:.6g}"
+        said["x at the last snapshot"] = f"{numbers(np.array(seen.x), MOST_NUMBERS)}{value}"
+    elif seen.outcome is not None:
+        said["x"] = f"{resume(seen.path)} shows it, and asks for nothing"
     said |= {name: str(value) for name, value in seen.settings.items() if value not in (None, [])}
     said["versions"] = ", ".join(f"{name} {version}" for name, version in seen.versions.items())
     return said
@@ -147,13 +164,14 @@ def _account(seen: Inspection) -> Account:
     values = np.array([value for _, value in seen.curve], float)
     name = "mean of the values since the point before" if seen.noisy else "lowest value so far"
     words = f"{len(values)} points" + (f", from {values[0]:.4g} to {values[-1]:.4g}." if values.size else ".")
-    running = "It has not ended yet, or was stopped."
-    again = f"goldstein resume {seen.path} --with my_module:my_function"
+    again = resume(seen.path)
     return Account(
         title=f"The run in {seen.path}",
         headline=f"{'mean of late' if seen.noisy else 'best so far'}: {seen.best:.6g}",
         facts=[Fact(*line) for line in said.items()],
-        message=running if seen.outcome is None else str(seen.outcome["message"]),
+        message=f"It has not ended yet{WRITTEN[seen.running]}."
+        if seen.outcome is None
+        else str(seen.outcome["message"]),
         charts=[Chart(name, words, [Line(made, values, name)])],
         settings=[Fact(name, about[name]) for name in seen.settings if name in about],
         versions=[Fact(*line) for line in seen.versions.items()],

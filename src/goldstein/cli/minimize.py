@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from goldstein.cli.found import box, exceptions, found, options, pair, point
-from goldstein.cli.polite import WRONG_USE, check_place, end
-from goldstein.cli.shown import leave, show
-from goldstein.extras import needed
+from goldstein.cli.play import Wanted, aside
+from goldstein.cli.polite import WRONG_USE, end
+from goldstein.methods.registry import METHODS
 from goldstein.minimize import minimize
 from goldstein.oracle import Deterministic, FiniteSum, Oracle, Seeded
 from goldstein.stop import Target
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in METHODS if name.startswith(incomplete)]
 
 
 def minimize_function(
@@ -33,9 +39,11 @@ def minimize_function(
     bounds: Annotated[
         str | None, typer.Option(help="lower:upper for all variables, or one for each with commas; 0: means no upper.")
     ] = None,
-    method: Annotated[str, typer.Option(help='A method by name, such as "gfm+".')] = "auto",
+    method: Annotated[
+        str, typer.Option(help=f"A method by name: {', '.join(METHODS)}.", autocompletion=_complete)
+    ] = "auto",
     option: Annotated[list[str] | None, typer.Option(help="Setting of the method, name=value; repeatable.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes the run repeatable.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable.")] = None,
     max_iter: Annotated[int | None, typer.Option(help="Most iterations.")] = None,
     max_time: Annotated[float | None, typer.Option(help="Seconds that it may take.")] = None,
     target: Annotated[float | None, typer.Option(help="Stop when f is at most this.")] = None,
@@ -44,6 +52,7 @@ def minimize_function(
     workers: Annotated[int | None, typer.Option(help="Processes that evaluate; -1: all cores.")] = None,
     journal: Annotated[Path | None, typer.Option(help="File that keeps every value; an earlier run goes on.")] = None,
     report: Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the answer x, .npy or .txt.")] = None,
     progress: Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
 ) -> None:
@@ -51,14 +60,19 @@ def minimize_function(
 
     Example: goldstein minimize my_model:loss --x0 0,0,0 --max-evals 5000 --seeded --report run.html
 
-    Exit codes: 0 done, 1 the function raised, 2 wrong use, 3 stopped since evaluations failed, 130 interrupted.
+    Exit codes: 0 done, 1 the function raised or the journal is damaged, 2 wrong use, 3 evaluations failed, 130
+    interrupted, 143 terminated.
     """
+    wanted = Wanted(function, journal, report, out, as_json)
+    wanted.check()
+    if target is not None and not math.isfinite(target):
+        raise typer.BadParameter(f"--target takes a number, got {target}.")
     start = point(x0, dim)
-    fun = _oracle(found(function, "The first argument"), seeded, n, vectorized)
-    if report is not None:
-        needed("jinja2", "A report")
-        check_place(report, "The report")
-    result = minimize(
+    with aside(as_json):
+        fun = _oracle(found(function, "The first argument"), seeded, n, vectorized)
+        caught = exceptions(catch or ())
+    call = partial(
+        minimize,
         fun,
         start,
         method,
@@ -69,18 +83,13 @@ def minimize_function(
         bounds=box(bounds, start.size),
         stop=None if target is None else Target(target),
         stationarity=pair("--stationarity", stationarity),
-        catch=exceptions(catch or ()),
+        catch=caught,
         rng=seed,
         workers=workers,
         journal=journal,
         progress=progress,
     )
-    show(result, as_json)
-    if report is not None:
-        result.report(report)
-        if not as_json:
-            typer.echo(f"Report: {report}")
-    leave(result)
+    wanted.play(call)
 
 
 def _oracle(fun: Any, seeded: bool, n: int | None, vectorized: bool) -> Any:

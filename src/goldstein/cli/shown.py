@@ -4,35 +4,64 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from goldstein.cli.polite import CODES
+from goldstein.cli.polite import CODES, FAILING, end
 from goldstein.report import Fact, facts_of
+from goldstein.report.account import numbers
 from goldstein.run.result import Result
 
 COUNTS = ("nfev", "ngev", "nit", "nfail", "nrepeat")
+MOST_NUMBERS = 50  # of the answer that are shown
+RAISED = "RAISED"  # in the place of a status: the function raised, and the run is over
 
 
-def show(result: Result, as_json: bool) -> None:
-    """Print a result."""
+class Printer(Console):
+    """A console that takes texts as they are, and leaves it to the command what to do when nobody reads them."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(markup=False, highlight=False, **settings)
+
+    def on_broken_pipe(self) -> None:
+        """Go on with the exception, where rich would end the program."""
+        raise BrokenPipeError
+
+
+def show(result: Result, as_json: bool, *, raised: bool = False) -> None:
+    """Print a result, or what there is of it when an exception ended the run."""
     if as_json:
-        typer.echo(json.dumps(plain(result), ensure_ascii=False))
+        print_json(plain(result) | ({"status": RAISED} if raised else {}))
         return
-    show_facts([*facts_of(result), Fact("message", result.message)])
+    facts = [Fact("x", numbers(result.x, MOST_NUMBERS)) if fact.name == "x" else fact for fact in facts_of(result)]
+    if raised:
+        facts = [
+            Fact(fact.name, "by an exception; this is the run so far") if fact.name == "ended" else fact
+            for fact in facts
+        ]
+    else:
+        facts.append(Fact("message", result.message))
+    show_facts(facts)
+
+
+def print_json(about: Any, indent: int | None = None) -> None:
+    """Print plain data, in letters that stdout has."""
+    letters = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    typer.echo(json.dumps(about, ensure_ascii=not letters, indent=indent))
 
 
 def plain(result: Result) -> dict[str, Any]:
     """Return a result in JSON types, None where a number is not finite."""
-    numbers = {name: result[name] for name in ("fun", "fun_stderr", *COUNTS)}
+    counted = {name: result[name] for name in ("fun", "fun_stderr", *COUNTS)}
     about: dict[str, Any] = {
         "status": result.status.name,
         "success": bool(result.success),
         "message": result.message,
-        **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+        **{name: value if math.isfinite(value) else None for name, value in counted.items()},
         "x": result.x.tolist(),
     }
     certificate = result.get("stationarity")
@@ -46,11 +75,11 @@ def plain(result: Result) -> dict[str, Any]:
 def show_facts(facts: list[Fact]) -> None:
     """Print lines of a table."""
     table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
+    table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for fact in facts:
         table.add_row(fact.name, fact.said)
-    Console(markup=False, highlight=False).print(table)
+    Printer().print(table)
 
 
 def leave(result: Result) -> None:
@@ -58,3 +87,7 @@ def leave(result: Result) -> None:
     code = CODES.get(result.status, 0)
     if code:
         raise typer.Exit(code)
+    if result.nfail >= result.nfev > 0:
+        end("Every evaluation failed (NaN, infinite or a caught exception), so there is no answer.", FAILING)
+    if result.nfail and not math.isfinite(result.fun):
+        end("The evaluations of the answer failed, so nothing is known of it.", FAILING)

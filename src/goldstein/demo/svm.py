@@ -15,6 +15,7 @@ from goldstein.problems.svm import SVM, capped_l1_svm
 from goldstein.stationarity import smoothed_gradient_norm
 
 DELTA = 0.01
+WIDE = 120  # columns that one table of everything takes
 SHOWN_AT = (0.03, 0.1, 0.3)
 METHODS: dict[str, str | Method] = {
     "GFM": GFM(DELTA, 0.001),
@@ -82,7 +83,8 @@ def run(out: Path, *, max_evals: int = 200_000, seeds: int = 10) -> None:
     rows = [_row(name, svm, runs[name], max_evals) for name in METHODS]
     out.mkdir(parents=True, exist_ok=True)
     (out / "demo.json").write_text(json.dumps({"max_evals": max_evals, "seeds": seeds, "rows": rows}, indent=1))
-    console.print(_table(rows, max_evals))
+    for table in _tables(rows, max_evals, wide=console.width >= WIDE):
+        console.print(table)
     console.print(
         f"‖∇f_δ‖ is estimated at δ = {DELTA} from 20,000 fresh pairs at the first seed's answer, with a 95 % interval; "
         "it bounds the distance of 0 to Goldstein's δ-subdifferential from above."
@@ -113,25 +115,40 @@ def _row(name: str, svm: SVM, runs: ManyResults, max_evals: int) -> dict[str, An
     }
 
 
-def _table(rows: list[dict[str, Any]], max_evals: int) -> Any:
+def _tables(rows: list[dict[str, Any]], max_evals: int, *, wide: bool) -> list[Any]:
+    """Return the losses and the answers, in one table where there is room for it, else in two."""
+    losses = {f"{int(share * max_evals):,}": [_pair(row["loss"][f"{share:g}"]) for row in rows] for share in SHOWN_AT}
+    answers = {
+        f"answer after\n{max_evals:,}": [_pair(row["final"]) for row in rows],
+        "accuracy": [f"{row['accuracy']:.1%}" for row in rows],
+        "‖∇f_δ‖ of the answer": [_norm(row) for row in rows],
+    }
+    names = [row["method"] for row in rows]
+    title = "Loss, mean ± standard deviation over seeds, after so many evaluations"
+    if wide:
+        return [_table(title, names, losses | answers)]
+    return [_table(title, names, losses), _table("The answers", names, answers)]
+
+
+def _table(title: str, names: list[str], columns: dict[str, list[str]]) -> Any:
     from rich.table import Table
 
-    table = Table(title="Loss, mean ± standard deviation over seeds, after so many evaluations")
-    table.add_column("method")
-    for share in SHOWN_AT:
-        table.add_column(f"{int(share * max_evals):,}", justify="right", no_wrap=True)
-    for head in (f"answer after {max_evals:,}", "accuracy", "‖∇f_δ‖ of the answer"):
+    table = Table(title=title)
+    table.add_column("method", no_wrap=True, min_width=max(map(len, names)))
+    for head in columns:
         table.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        low, high = (max(0.0, value) ** 0.5 for value in row["squared_norm_interval"])
-        table.add_row(
-            row["method"],
-            *(f"{mean:.4f} ± {std:.4f}" for mean, std in row["loss"].values()),
-            "{:.4f} ± {:.4f}".format(*row["final"]),
-            f"{row['accuracy']:.1%}",
-            f"{max(0.0, row['squared_norm']) ** 0.5:.3f} [{low:.3f}, {high:.3f}]",
-        )
+    for cells in zip(names, *columns.values(), strict=True):
+        table.add_row(*cells)
     return table
+
+
+def _pair(mean_and_std: list[float]) -> str:
+    return "{:.4f} ± {:.4f}".format(*mean_and_std)
+
+
+def _norm(row: dict[str, Any]) -> str:
+    low, high = (max(0.0, value) ** 0.5 for value in row["squared_norm_interval"])
+    return f"{max(0.0, row['squared_norm']) ** 0.5:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _figure(runs: dict[str, ManyResults], path: Path) -> Path:

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from goldstein.run.call import BARE
-from goldstein.run.journal import HEADER, TOLD, VALUES, Stage, check_of_a_run
-from goldstein.run.records import CHUNK, MAGIC, DamagedError, Record, check_magic, scan
+from goldstein.run.journal import BEGUN, HEADER, ROWS, TOLD, VALUES, Stage, check_of_a_run
+from goldstein.run.records import CHUNK, MAGIC, DamagedError, Record, check_magic, is_being_written, scan
 from goldstein.run.result import Status
-from goldstein.run.snapshot import read_snapshot
+from goldstein.run.snapshot import Snapshot, read_snapshot
 
 POINTS = 64  # of the curve at least, when there are as many values; at most twice as many
 RECENT = 1000  # records over which the time of an evaluation is taken
 AT_ONCE = 1 << 14  # bytes of values that are looked at together
+PAUSE = 10  # times a gap is longer than the next shorter one where pauses begin
 LAST = 10  # the mean of noisy values is over the last of so many parts of the run
 ATTEMPTS = 3  # at reading a file that changes meanwhile
 
@@ -62,6 +63,12 @@ class Inspection:
         Values were computed in machine code and are in no journal, so that they show only in snapshots.
     outcome : dict or None
         How it ended: `status` by name, `fun`, `fun_stderr`, `nfev`, `message` and others of `Result`.
+    running : bool or None
+        Whether a process is writing into it; None: nobody knows, as on Windows. It may be wrong about processes of
+        other machines that share the file.
+    x, x_fun : list of float and float, or None
+        The best point up to the last snapshot and the value there, with noise the answer so far and None. A journal
+        holds no points: without a snapshot both are None.
     settings : dict
         What makes the run: method, oracle, x0, bounds, and so on, in short.
     versions : dict
@@ -84,6 +91,9 @@ class Inspection:
     curve: list[tuple[int, float]] = field(default_factory=list)
     compiled: bool = False
     outcome: dict[str, Any] | None = None
+    running: bool | None = None
+    x: list[float] | None = None
+    x_fun: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -96,7 +106,8 @@ class Inspection:
 def inspect(path: str | os.PathLike[str]) -> Inspection:
     """Read what a journal says of its run, which may be going on.
 
-    Nothing is locked and nothing is changed; a record that is just being written is left out.
+    Nothing is changed, and the file is locked for no longer than it takes to see whether it is; a record that is just
+    being written is left out.
 
     Parameters
     ----------
@@ -161,24 +172,27 @@ def _records(path: Path) -> Iterator[Record]:
 
 
 def _inspected(path: Path) -> Inspection:
+    seen = Inspection(str(path), running=is_being_written(path))
     watch = _Watch()
     for record in _records(path):
         watch.take(record)
-    seen = Inspection(str(path))
     if not watch.stages:
         return seen
     check_of_a_run(path, watch.stages)
     watch.fill(seen)
-    _look_at_snapshot(path, watch.stages[-1], seen)
+    _look_at_snapshot(path, watch.stages, seen)
     if seen.max_evals is not None and seen.outcome is None and seen.seconds_each is not None:
         seen.seconds_left = max(seen.max_evals - seen.evaluations, 0) * seen.seconds_each
     return seen
 
 
-def _look_at_snapshot(path: Path, stage: Stage, seen: Inspection) -> None:
-    """Take over what is only in the snapshot of a compiled run."""
+def _look_at_snapshot(path: Path, stages: list[Stage], seen: Inspection) -> None:
+    """Take over what is only in the snapshot: the best point, and the course of a compiled run."""
     snapshot = read_snapshot(path.with_name(path.name + ".snapshot"))
-    if snapshot is None or snapshot.run != stage.header["id"] or not snapshot.compiled:
+    if snapshot is None or snapshot.run != stages[-1].header["id"]:
+        return
+    _take_point(snapshot, stages[0].header, seen)
+    if not snapshot.compiled:
         return
     seen.compiled = True
     seen.evaluations = max(seen.evaluations, snapshot.counters.nfev)
@@ -193,6 +207,18 @@ def _look_at_snapshot(path: Path, stage: Stage, seen: Inspection) -> None:
         seen.best = points[-1][1] if seen.noisy else min(fun for _, fun in points)
 
 
+def _take_point(snapshot: Snapshot, header: Mapping[str, Any], seen: Inspection) -> None:
+    """Take over the best point; with noise the answer so far, if that is in the user's coordinates."""
+    if not seen.noisy and snapshot.lowest.x is not None:
+        seen.x, seen.x_fun = snapshot.lowest.x.tolist(), snapshot.lowest.value
+        return
+    answer = snapshot.tracker.answer(snapshot.step.x)
+    start = (header.get("call") or {}).get("x0") or {}
+    d = len(start["numbers"]) if "numbers" in start else math.prod(start.get("shape", [0]))
+    if header["x_scale"] is None and answer.size == d:
+        seen.x = answer.tolist()
+
+
 class _Watch:
     """Sums up records as they are read."""
 
@@ -204,6 +230,8 @@ class _Watch:
         self.curve = _Curve()
         self._first: list[float] = []  # values of the first query
         self.stamps: deque[tuple[float, int]] = deque(maxlen=RECENT + 1)
+        self.one_by_one = True  # no part was begun before the one before was told
+        self._begun: tuple[int, int] | None = None
 
     def take(self, record: Record) -> None:
         """Take a record into account."""
@@ -215,10 +243,15 @@ class _Watch:
             self.stages[-1].take(record)
             if record.kind == VALUES:
                 self._told(record.content)
+            elif record.kind == BEGUN:
+                number, first, _ = ROWS.unpack(record.content)
+                self.one_by_one = self.one_by_one and self._begun in (None, (number, first))
+                self._begun = (number, first)
 
     def _told(self, content: bytes) -> None:
         number, _, rows, order, _, stamp, _ = TOLD.unpack_from(content)
         self.stamps.append((stamp, rows))
+        self._begun = None
         if order:
             self.gradients += rows
             return
@@ -248,7 +281,7 @@ class _Watch:
         seen.unanswered = sum(stage.begun - stage.told for stage in self.stages)
         seen.curve = self.curve.points(seen.noisy)
         seen.best = self.curve.recent() if seen.noisy else self.curve.lowest
-        seen.seconds_each = _seconds_each(list(self.stamps))
+        seen.seconds_each = _seconds_each(list(self.stamps), self.one_by_one)
         if self.stamps:
             seen.seconds_since = max(time.time() - self.stamps[-1][0], 0.0)
         if last.outcome is not None:
@@ -340,10 +373,20 @@ class _Curve:
         return sum(one[2] for one in few) / finite if finite else math.nan
 
 
-def _seconds_each(stamps: list[tuple[float, int]]) -> float | None:
-    """Return the time of an evaluation. A gap longer than all others together is a pause of the run, and left out."""
+def _seconds_each(stamps: list[tuple[float, int]], one_by_one: bool) -> float | None:
+    """Return the time of an evaluation, without pauses of the run.
+
+    A pause is a gap longer than all others together. Where no two evaluations ran at a time, whose answers may come in
+    bursts, any number of gaps are pauses that are far longer than all shorter ones, together, too.
+    """
     gaps = sorted((max(after - before, 0.0), rows) for (before, _), (after, rows) in pairwise(stamps))
     total = sum(gap for gap, _ in gaps)
+    below = 0.0
+    for place, (gap, _) in enumerate(gaps if one_by_one else ()):
+        if place >= max(len(gaps) / 2, 2) and gap > max(below, PAUSE * gaps[place - 1][0]):
+            gaps, total = gaps[:place], below
+            break
+        below += gap
     while len(gaps) > 2 and gaps[-1][0] > total - gaps[-1][0]:
         total -= gaps.pop()[0]
     rows = sum(rows for _, rows in gaps)

@@ -541,7 +541,7 @@ def _larger(path: Path, before: Mapping[str, Any], now: Mapping[str, Any], horiz
         if new > then and horizon:
             raise ValueError(
                 f"The steps of this run were planned for {name}={before[name]}, so it cannot become one of {limit}: "
-                "give extend=True to go on from its answer as a new stage."
+                "give extend=True (on the command line --extend) to go on from its answer as a new stage."
             )
         grown = grown or new > then
     return grown

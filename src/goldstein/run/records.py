@@ -23,6 +23,7 @@ SUM = struct.Struct("<I")
 FRAME = HEAD.size + SUM.size
 ZIP = b"PK\x03\x04"  # how the checkpoints of earlier versions begin
 CHUNK = 1 << 20
+LOOK = 0.05  # seconds after which nobody is only looking
 
 
 class DamagedError(ValueError):
@@ -185,9 +186,28 @@ def _lock(file: int, path: Path) -> None:
         import fcntl
     except ImportError:  # not on Windows
         return
+    for patience in (LOOK, 0.0):  # somebody may have looked whether it is locked, and that takes no time
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(patience)
+        else:
+            return
+    raise BlockingIOError(f"{path} is being written by another run; wait for it or give journal= another file.")
+
+
+def is_being_written(path: Path) -> bool | None:
+    """Whether a process has the file open for writing, on this machine at least; None where there are no locks."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise BlockingIOError(
-            f"{path} is being written by another run; wait for it or give journal= another file."
-        ) from None
+        import fcntl
+    except ImportError:  # not on Windows
+        return None
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # no such thing on this file system
+            return None
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return False

@@ -1,0 +1,134 @@
+"""What the theorems promise, in the width of a terminal or as JSON."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+import textwrap
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+from goldstein.cli.shown import print_json
+
+INDENT = 24  # of lines that go on
+
+
+def plan(
+    d: Annotated[int, typer.Option(help="Dimension.")],
+    lipschitz: Annotated[float, typer.Option("--L", help="Lipschitz constant L.")],
+    delta: Annotated[float, typer.Option(help="Radius of stationarity.")],
+    epsilon: Annotated[float, typer.Option(help="Size of the stationarity.")],
+    method: Annotated[str | None, typer.Argument(help="One method by name; all side by side when not given.")] = None,
+    gap: Annotated[float | None, typer.Option(help="f(x0) - inf f.")] = None,
+    radius: Annotated[float | None, typer.Option(help="Distance of x0 to a minimiser (convex f).")] = None,
+    constants: Annotated[str, typer.Option(help="sharp or paper.")] = "sharp",
+    parameters: Annotated[str, typer.Option(help="repaired or printed; for one method.")] = "repaired",
+    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+) -> None:
+    """Print what the theorems promise: one method's parameters and exact cost, or all methods side by side.
+
+    Example: goldstein plan gfm+ --d 5 --L 1 --gap 1 --delta 0.3 --epsilon 0.5
+    """
+    from goldstein import theory
+
+    goal: dict[str, Any] = {"d": d, "L": lipschitz, "gap": gap, "delta": delta, "epsilon": epsilon, "radius": radius}
+    goal["constants"] = constants
+    if method is None and parameters != "repaired":
+        raise typer.BadParameter(f"--parameters {parameters} is for one method: name it, such as goldstein plan gfm+.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is wrong with printed parameters stands in the plan
+            answer: Any = (
+                theory.compare(**goal) if method is None else theory.plan(method, parameters=parameters, **goal)
+            )
+    except (TypeError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    if as_json:
+        print_json(plain_comparison(answer) if method is None else plain_plan(answer), indent=1)
+        return
+    text, width = str(answer), _width()
+    if width is not None and max(map(len, text.splitlines())) > width:
+        text = fitted(narrow(answer) if method is None else text, width)
+    typer.echo(text)
+
+
+def _width() -> int | None:
+    """Return the columns that there are; None: nobody counts them, as in a pipe."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def fitted(text: str, width: int) -> str:
+    """Return a text whose lines are not longer than so many letters, as far as its words are not.
+
+    Examples
+    --------
+    >>> print(fitted("one   two three four five six seven eight", 30))
+    one   two three four five six
+                            seven
+                            eight
+    """
+    lines = []
+    for line in text.splitlines():
+        lines += [line] if len(line) <= width else textwrap.wrap(line, width, subsequent_indent=" " * INDENT)
+    return "\n".join(lines)
+
+
+def narrow(comparison: Any) -> str:
+    """Return all methods in a narrow table: guarantees have letters, and are spelled out below it."""
+    guarantees = list(dict.fromkeys(row.guarantee for row in comparison))
+    letter = {guarantee: chr(ord("a") + k) for k, guarantee in enumerate(guarantees)}
+    lines = [("method", "needs", "evaluations", "")]
+    lines += [(row.method, row.needs, row.cost, letter[row.guarantee]) for row in comparison]
+    sides, widths = "<<><", [max(len(line[k]) for line in lines) for k in range(4)]
+    table = ["  ".join(f"{text:{sides[k]}{widths[k]}}" for k, text in enumerate(line)).rstrip() for line in lines]
+    below = [f"{letter[guarantee]}: {guarantee}" for guarantee in guarantees]
+    below += [f"{row.mark}: {row.method}" for row in comparison if row.mark]
+    return "\n".join([*table, *below, *comparison.left_out])
+
+
+def plain_comparison(comparison: Any) -> dict[str, Any]:
+    """Return all methods in JSON types."""
+    rows = [
+        {
+            "method": row.method,
+            "needs": row.needs,
+            "evaluations": _number(row.plan.evaluations),
+            "exact": row.plan.exact,
+            "expected_evaluations": _number(row.plan.expected_evaluations),
+            "guarantee": row.guarantee,
+            "mark": row.mark,
+        }
+        for row in comparison
+    ]
+    return {"rows": rows, "left_out": list(comparison.left_out)}
+
+
+def plain_plan(one: Any) -> dict[str, Any]:
+    """Return the plan of one method in JSON types."""
+    counted = {name: getattr(one, name) for name in ("iterations", "evaluations", "gradients", "expected_evaluations")}
+    return {
+        "method": one.name,
+        "d": one.d,
+        "guarantee": one.target,
+        "oracle": one.oracle,
+        "constants": one.constants.kind,
+        "output": one.output,
+        "parameters": {name: _number(value) for name, value in one.parameters.items()},
+        **{name: _number(value) for name, value in counted.items()},
+        "exact": one.exact,
+        "notes": [text for text in (one.note, *one.defects) if text],
+    }
+
+
+def _number(value: Any) -> Any:
+    """Return a number as JSON has it: None if it is not finite."""
+    if isinstance(value, str) or value is None:
+        return value
+    plain = value.item() if hasattr(value, "item") else value
+    return plain if isinstance(plain, int) or math.isfinite(plain) else None
