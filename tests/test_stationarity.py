@@ -479,6 +479,16 @@ def test_criterion_checks_one_record_in_every_so_many():
     assert binom.ppf(ERROR / 2, 400, 0.25) <= checked <= binom.ppf(1 - ERROR / 2, 400, 0.25)
 
 
+@pytest.mark.parametrize("max_evals", [3_000, 30_000])
+def test_checks_of_the_criterion_take_a_fifth_of_the_run_but_for_the_last(max_evals):
+    """‖∇f_δ‖ is near ε all along, so that each look but the first takes a whole sample of 500."""
+    problem, still = problems.ridge(3), gs.GFM(delta=0.1, step_size=1e-9)
+    criterion = Stationary(delta=0.3, epsilon=0.98, max_evals=1_000)
+    res = gs.minimize(problem.oracle, problem.x0, still, stop=criterion, max_evals=max_evals, rng=0)
+    assert not res.success
+    assert max_evals // 10 < res.nfev_diagnostic <= max_evals // 5 + 1_000
+
+
 def test_criterion_stops_a_run_and_leaves_its_trajectory_alone():
     problem, method = problems.ridge(3), gs.GFM(delta=0.1, step_size=0.01)
     criterion = Stationary(delta=0.3, epsilon=0.3, max_evals=800)

@@ -35,8 +35,8 @@ class Plan:
         Exact mean number of evaluations under the output rule; None when only the worst case is known.
     oracle : str
         What the theorem asks for: "replayed values" (one ξ at two points or more, as every oracle but `Unreplayable`
-        gives; where some methods take unequal noise with a warning, there is no guarantee), "gradients" or "exact values
-        and gradients".
+        gives; a method that takes unequal noise with a warning has no guarantee then), "gradients" or "exact values and
+        gradients".
     d, constants : int, Constants
         What the plan was computed from.
     output : str
