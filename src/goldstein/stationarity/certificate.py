@@ -16,7 +16,7 @@ from goldstein.criterion import Check
 from goldstein.norms import norm, norms
 from goldstein.oracle import DOUBLE, Array, Oracle, Query
 from goldstein.state import State, second_generator
-from goldstein.stationarity.draws import Gradients, Values, counted, drive, portions, rounding_error
+from goldstein.stationarity.draws import Gradients, Values, asked, counted, drive, portions, rounding_error
 from goldstein.stationarity.hull import (
     HAIR,
     RHO,
@@ -111,6 +111,9 @@ class Certificate(State):
     ngev: int
     nfail: int
     message: str
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{asked(self.nfev, self.ngev, self.nfail)}"
 
 
 @dataclass(frozen=True)
