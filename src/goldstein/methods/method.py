@@ -177,7 +177,7 @@ class Needs:
             )
         if self.gradients and not oracle.differentiable:
             without = self.sifting and oracle.replayable and not (self.exact and oracle.noisy)
-            way_out = ': give it one, or gradients="sift" in options, which finds them from values' if without else ""
+            way_out = '; gradients="sift" in options finds them from values' if without else ""
             return f"{name} needs gradients, but this {kind} oracle was given no grad={way_out}."
         if self.exact and oracle.noisy:
             return f"{name} needs exact values of f, but {a} {kind} oracle gives noisy ones."
