@@ -140,6 +140,12 @@ def plain_signs(app, what, name, obj, options, lines):
             lines[place] = "`".join(pieces)
 
 
+def shown_examples(app, docname, source):
+    """Lead links to the files of the gallery, which are there for whoever reads the repository, to its pages."""
+    source[0] = re.sub(r"\]\(gallery/(plot_\w+)\.py\)", r"](examples/\1)", source[0])
+    source[0] = source[0].replace("](gallery/)", "](examples/index)")
+
+
 def true_anchors(app, pagename, templatename, context, doctree):
     """Mend links from source to documentation: viewcode takes all names of a module to begin alike."""
 
@@ -157,5 +163,6 @@ def setup(app):
     """Tell Sphinx about the role, the signs and the links above."""
     app.add_role("name", name_role)
     app.connect("autodoc-process-docstring", plain_signs, priority=400)
+    app.connect("source-read", shown_examples)
     app.connect("html-page-context", true_anchors)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -135,7 +135,7 @@ CHOSEN = {  # with settings from probes, and without a formula
 def minimize(fun, x0, method, **kwargs) -> gs.Result:
     """Run without the warnings that are true but not the matter here."""
     with warnings.catch_warnings():
-        for sentence in ("The two values of an estimate", "The corrections of gfm", "Rounding errors"):
+        for sentence in ("The two values", "The corrections of gfm", "Rounding errors", "The first phase"):
             warnings.filterwarnings("ignore", sentence, RuntimeWarning)
         return gs.minimize(fun, x0, method, **kwargs)
 

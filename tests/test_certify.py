@@ -292,3 +292,49 @@ def test_examples_run(module):
     failed, attempted = doctest.testmod(importlib.import_module(f"goldstein.stationarity.{module}"))
     assert attempted > 0
     assert failed == 0
+
+
+# Gradients that are wrong
+
+
+WRONG = {
+    "nothing": lambda X: np.zeros_like(X),
+    "twice": lambda X: 2 * np.sign(X),
+    "the other way": lambda X: -np.sign(X),
+    "one coordinate": lambda X: np.sign(X) * np.r_[-1.0, np.ones(X.shape[1] - 1)],
+}
+
+
+@pytest.mark.parametrize("error", WRONG)
+def test_gradients_that_do_not_agree_with_the_values_are_not_believed(error):
+    """None of the points that are compared lies next to a kink."""
+    wrong = gs.Deterministic(lambda X: np.abs(X).sum(axis=1), vectorized=True, grad=WRONG[error])
+    right = gs.Deterministic(lambda X: np.abs(X).sum(axis=1), vectorized=True, grad=np.sign)
+    for x in (np.zeros(3), np.array([0.01, -0.02, 0.3])):
+        believed = certify(right, x, delta=0.5, epsilon=0.1, rng=0)
+        assert believed.answer == "certified"
+        found = certify(wrong, x, delta=0.5, epsilon=0.1, rng=0)
+        assert found.answer == "not shown"
+        assert "grad does not agree with differences of f" in found.message
+        assert found.nfev + found.ngev < believed.nfev + believed.ngev
+    assert certify(wrong, np.zeros(3), 0.5, 0.1, f_lower=0.0, rng=0).answer == "certified", "by values alone"
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+@pytest.mark.parametrize("delta", [1e-8, 1e-3, 1.0])
+def test_right_gradients_are_not_taken_for_wrong_ones_by_rounding(scale, shift, delta):
+    """Values that are small beside what they are computed from, a constant that swamps them, and tiny balls."""
+    slopes = np.random.default_rng(1).normal(size=(40, 4))
+    x = np.array([1.0, -20.0, 3.0, 0.5])
+
+    def value(X):
+        return scale * np.abs((X - x) @ slopes.T).max(axis=1) + shift
+
+    def gradient(X):
+        products = (X - x) @ slopes.T
+        k = np.abs(products).argmax(axis=1)
+        return scale * np.sign(products[np.arange(len(X)), k])[:, None] * slopes[k]
+
+    found = certify(gs.Deterministic(value, vectorized=True, grad=gradient), x, delta, 0.5 * scale, rng=0)
+    assert "does not agree" not in found.message

@@ -156,3 +156,75 @@ def test_a_method_is_added_word_for_word_as_contributing_says():
         res = gs.minimize(ORACLE, X0, kind.name, max_evals=500, rng=0)
         assert res.method is not None
         assert 0 < res.nfev + res.ngev <= 500
+
+
+# Warm starts: what is said when the second phase never begins, and delta by name
+
+
+@pytest.mark.parametrize("limit", ["max_evals", "max_iter"])
+def test_a_warm_start_says_when_only_its_first_phase_runs(limit, tmp_path):
+    method = gs.WarmStart(FIRST, gs.GFM(0.1, 0.01), iterations=160)
+    file = tmp_path / "run.journal"
+    with pytest.warns(RuntimeWarning, match="first phase of 160 iterations takes the whole run"):
+        short = gs.minimize(ORACLE, X0, method, rng=0, journal=file, **{limit: 150})
+    assert "first phase of 160 iterations takes the whole run" in short.message
+    longer = gs.minimize(ORACLE, X0, method, rng=0, journal=file, **{limit: 1_000})
+    assert longer.nit > 160
+    assert "takes the whole run" not in longer.message
+
+
+def test_a_warm_start_with_room_for_both_phases_says_nothing(recwarn):
+    for iterations in (None, 100, 140):
+        res = gs.minimize(ORACLE, X0, gs.WarmStart(FIRST, gs.GFM(0.1, 0.01), iterations), max_evals=300, rng=0)
+        assert "phase" not in res.message
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["ws-gfm", "ws-gfm+"])
+def test_a_warm_start_by_name_takes_the_delta_of_its_second_phase(name):
+    res = gs.minimize(ORACLE, X0, name, options={"delta": 0.123}, max_evals=2_000, rng=0)
+    assert res.message.count("delta=0.123,") == 1
+    for given, words in (
+        ({"delta": -1.0}, "delta must be a positive number, got -1.0"),
+        ({"delta": "x"}, "delta must be a positive number, got 'x'"),
+        ({"delta": 0.1, "second": FIRST}, "has its own: leave delta out"),
+        ({"delta": 0.1, "first": FIRST, "second": FIRST}, "has its own: leave delta out"),
+        ({"step_size": 0.1}, "it takes first, second, iterations, delta"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            gs.minimize(ORACLE, X0, name, options=given, max_evals=2_000)
+
+
+# What is said about settings that were guessed, and about oracles that will not do
+
+
+@pytest.mark.parametrize("name", ["gfm+", "ws-gfm+"])
+@pytest.mark.filterwarnings("always")
+def test_what_is_wrong_with_guessed_settings_is_not_laid_at_the_users_door(name):
+    f = gs.Deterministic(lambda x: float(abs(x - 1).sum()))
+    with pytest.warns(RuntimeWarning, match="do not reduce variance.* did not give were chosen from probes"):
+        gs.minimize(f, np.zeros(4), name, max_evals=10_000, rng=0)
+
+
+def test_a_method_that_can_sift_says_so_where_that_would_do():
+    values, seeded = gs.Deterministic(np.sum), gs.Seeded(lambda x, seed: float(x.sum()))
+    sifting = 'gradients="sift" in options'
+    o2nc, pingd = gs.O2NC(0.5, 5).needs, gs.PINGD(0.5, 0.5).needs
+    assert sifting in o2nc.refusal("o2nc", values)
+    assert sifting in o2nc.refusal("o2nc", seeded)
+    assert sifting not in o2nc.refusal("o2nc", gs.Unreplayable(np.sum))
+    assert sifting in pingd.refusal("pingd", values)
+    assert sifting not in pingd.refusal("pingd", seeded)
+    res = gs.minimize(values, np.ones(2), "o2nc", options={"gradients": "sift"}, max_evals=500, rng=0)
+    assert res.nfev > 0
+
+
+def test_refusals_name_the_phase_and_the_article():
+    mixed = gs.WarmStart(gs.PINGD(0.5, 0.5), gs.GFM(0.1, 0.1))
+    with pytest.raises(ValueError, match=r"^ws-gfm after pingd needs gradients"):
+        gs.minimize(gs.Deterministic(np.sum), np.ones(2), mixed, max_evals=100)
+    exact = gs.PINGD(0.5, 0.5, gradients="sift").needs
+    assert "but a Seeded oracle" in exact.refusal("pingd", gs.Seeded(lambda x, seed: float(x.sum())))
+    assert "but an Expectation oracle" in exact.refusal(
+        "pingd", gs.Expectation(lambda x, xi: float(x.sum()), lambda rng, k: rng.random(k))
+    )

@@ -169,7 +169,7 @@ def test_where_everything_fails_nothing_is_claimed(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_gradients_are_needed(name):
-    needed = rf"{ALL[name].name} needs gradients, but this Deterministic oracle was given no grad=\."
+    needed = rf"{ALL[name].name} needs gradients, but this Deterministic oracle was given no grad=; gradients"
     calls = []
     with pytest.raises(ValueError, match=needed):
         gs.minimize(gs.Deterministic(calls.append), X0, ALL[name])

@@ -479,6 +479,16 @@ def test_criterion_checks_one_record_in_every_so_many():
     assert binom.ppf(ERROR / 2, 400, 0.25) <= checked <= binom.ppf(1 - ERROR / 2, 400, 0.25)
 
 
+@pytest.mark.parametrize("max_evals", [3_000, 30_000])
+def test_checks_of_the_criterion_take_a_fifth_of_the_run_but_for_the_last(max_evals):
+    """‖∇f_δ‖ is near ε all along, so that each look but the first takes a whole sample of 500."""
+    problem, still = problems.ridge(3), gs.GFM(delta=0.1, step_size=1e-9)
+    criterion = Stationary(delta=0.3, epsilon=0.98, max_evals=1_000)
+    res = gs.minimize(problem.oracle, problem.x0, still, stop=criterion, max_evals=max_evals, rng=0)
+    assert not res.success
+    assert max_evals // 10 < res.nfev_diagnostic <= max_evals // 5 + 1_000
+
+
 def test_criterion_stops_a_run_and_leaves_its_trajectory_alone():
     problem, method = problems.ridge(3), gs.GFM(delta=0.1, step_size=0.01)
     criterion = Stationary(delta=0.3, epsilon=0.3, max_evals=800)
@@ -504,3 +514,24 @@ def test_counting_sees_every_answer_once():
     answer = draws.drive(check, gs.Deterministic(lambda x: x[0]))
     assert answer.shape == (4, 2, 3)
     assert count.nfev == 16
+
+
+# What is found, in words
+
+
+def test_what_is_found_is_printed_in_a_few_lines():
+    problem = problems.ridge(3)
+    found = smoothed_gradient_norm(problem.oracle, problem.x0, DELTA, 100, rng=0, lipschitz=1.0)
+    assert str(found).startswith(f"‖∇f_δ(x)‖ is about {found.norm:.4g}, at most {found.upper:.4g} at confidence 0.95\n")
+    assert f"at most {found.rigorous_upper:.4g} for every sample size" in str(found)
+    assert str(found).endswith("100 independent draws; 200 values asked for")
+    exact = min_norm_hull(problem.oracle, problem.x0, DELTA, 20, rng=0)
+    assert str(exact).startswith(f"dist(0, ∂_δ f(x)) ≤ {exact.bound:.4g}\n")
+    assert str(exact).endswith("21 gradients asked for")
+    noisy = min_norm_hull(problem.oracle, problem.x0, DELTA, 20, rng=0, use="values")
+    assert str(noisy).startswith(f"dist(0, ∂_δ f(x)) ≤ {noisy.bound:.4g}, at confidence 0.95\n")
+    certificate = gs.certify(problem.oracle, 0.05 * problem.x0, DELTA, 0.01, rng=0)
+    shown = str(certificate).splitlines()
+    assert shown == [certificate.message, f"12 values and {certificate.ngev} gradients asked for"]
+    assert repr(certificate).startswith("Certificate(answer='certified'")
+    assert draws.asked(1, 0, 1) == "1 value asked for, 1 of them failed"

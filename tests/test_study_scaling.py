@@ -262,3 +262,21 @@ def test_the_numbers_in_the_documentation_are_those_of_the_results():
     assert page.count(scaling_report.MARKERS.begin) == page.count(scaling_report.MARKERS.end) == 1
     record = json.loads(path.read_text())
     assert scaling_report.tables(record) in page
+
+
+def test_the_caption_of_the_theorems_says_what_their_plans_need():
+    """With the constants of the caption the library gives the costs of the table, and without noise=0 it does not."""
+    record = json.loads((ROOT / "results" / "scaling" / "scaling.json").read_text())
+    assert "gap = 1 (1/2 for the capped ridge), R = 1 where f is convex" in scaling_report.tables(record)
+    known = {"d": 5, "L": 1.0, "gap": 1.0, "delta": 0.3}
+    for name in gs.theory.PLANS:
+        for learner in ("ogd", "adagrad") if name in ("o2nc", "zo-o2nc") else (None,):
+            label = f"{name} {learner}" if learner else name
+            for epsilon in (0.5, 0.25):
+                rows = [r for r in record["planned"].values() if (r["method"], r["epsilon"]) == (label, epsilon)]
+                extra = {"learner": learner, "noise": 0.0 if name == "o2nc" else None, "epsilon": epsilon}
+                radius = 1.0 if "ws-" in name or name == "one-phase" else None
+                made = gs.theory.plan(name, **known, **extra, radius=radius)
+                assert made.evaluations == max(row["evaluations"] for row in rows), label
+                if name == "o2nc":
+                    assert gs.theory.plan(name, **known, **extra | {"noise": None}).evaluations > made.evaluations

@@ -385,7 +385,7 @@ def test_a_plan_says_what_it_needs_and_what_it_promises(name):
         assert f"of them gradients    {made.gradients:,}" in text
     else:
         assert made.exact
-        assert made.oracle == ("values" if name == "zo-o2nc" else "gradients")
+        assert made.oracle == ("replayed values" if name == "zo-o2nc" else "gradients")
         assert made.gradients == (0 if name == "zo-o2nc" else made.evaluations)
         assert "at most" not in text
 
@@ -423,6 +423,7 @@ def test_an_easy_goal_is_planned_too(name):
             ValueError,
             "must be a number between 0 and 1, got 1.0",
         ),
+        ("singd", {"failure_probability": 0.1}, ValueError, "is for ingd, pingd, cutting-plane only"),
         ("cutting-plane", {"d": 21}, ValueError, "at most 20 variables, got d = 21"),
         ("o2nc", {"batch_size": 2}, ValueError, 'for "gfm" only'),
         ("singd", {"epsilon": 1e-9}, ValueError, "range of floating point"),

@@ -8,6 +8,8 @@ import pytest
 
 from goldstein import theory
 from goldstein.oracle import Deterministic
+from goldstein.theory.planning import PLANS
+from goldstein.theory.plans import written
 from theory_arguments import SMALL, counted, plan
 
 # Input
@@ -57,7 +59,7 @@ def test_numpy_numbers_and_easy_goals_are_welcome():
 def test_constants_check_their_arguments():
     with pytest.raises(ValueError, match="delta must be a positive number"):
         theory.constants(3, 1, 0)
-    with pytest.raises(ValueError, match="constants must be one of sharp, paper"):
+    with pytest.raises(ValueError, match="kind must be one of sharp, paper"):
         theory.constants(3, 1, 1, kind="best")
 
 
@@ -115,12 +117,57 @@ def test_run_wants_the_dimension_of_the_plan():
 
 def test_a_plan_shows_what_it_is():
     text = str(plan("gfm+", **SMALL))
-    for part in ("gfm+", "E‖∇f_δ(x_out)‖² ≤ ε²", "sharp", "epoch_length", "247", "764", "191,370", "95,666.5"):
+    for part in ("gfm+", "E‖∇f_δ(x_out)‖² ≤ ε²", "sharp", "epoch_length", "247", "764", "191,370", "95,666"):
         assert part in text
     starts = {len(line) - len(line[2:].split("  ", 1)[1].lstrip()) for line in text.splitlines()[1:]}
     assert len(starts) == 1, "the second column is aligned"
     assert "paper" in str(plan("gfm+", **SMALL, constants="paper"))
     assert "E dist(0, ∂_δ f(x_out)) ≤ ε" in str(plan("one-phase", **SMALL, radius=1))
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1050, "1,050"),
+        (1050.0, "1,050"),
+        (1050.5, "1,050.5"),
+        (10793.26, "10,793.3"),
+        (33495150.0, "33,495,150"),
+        (295338.04, "295,338"),
+        (0.0962056789, "0.0962057"),
+        (10**15, "1e+15"),
+        ("ogd", "ogd"),
+    ],
+)
+def test_numbers_of_plans_are_written_alike(number, text):
+    assert written(number) == text
+
+
+@pytest.mark.parametrize("name", ["output", "method", "options", "max_iter"])
+def test_run_says_what_the_plan_decides(name):
+    with pytest.raises(ValueError, match=f"^{name} is decided by the plan: leave it out"):
+        plan("gfm", **SMALL).run(abs, np.zeros(10), **{name: None})
+
+
+def test_a_plan_says_when_any_point_will_do():
+    for name in PLANS:
+        easy, hard = (plan(name, **SMALL | {"radius": 2.0, "epsilon": epsilon}) for epsilon in (1.0, 0.9))
+        assert "any point will do" in easy.note
+        assert "any point will do" not in hard.note
+
+
+def test_noise_that_changes_nothing_is_said_to():
+    for name in ("singd", "psingd"):
+        assert "noise changes nothing" in plan(name, **SMALL, noise=0.1).note
+        assert "noise" not in plan(name, **SMALL).note
+        assert "noise" not in plan(name, **SMALL, noise=0.1, constants="paper").note
+    assert plan("o2nc", **SMALL, noise=0.1).note == ""
+
+
+def test_the_paper_claims_nothing_of_a_method_that_it_has_not():
+    for name in ("ws-gfm+", "one-phase"):
+        goal = SMALL | {"radius": 1.0, "epsilon": 0.05, "parameters": "printed"}
+        assert ("the paper claims" in plan(name, **goal).target) == (name != "one-phase")
 
 
 def test_a_plan_cannot_be_changed():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -35,12 +35,15 @@ class Criterion(ABC):
         It looks at every answer (`found`) and confirms at every new iterate; `screen` is not asked then.
     reserve : int
         Evaluations that the method must leave for the next confirmation.
+    frugal : bool
+        Its confirmations are dear: there is none while they have taken more than a fifth of the evaluations so far.
     """
 
     message: str
     reach: float = 0.0
     each_step: bool = False
     reserve: int = 0
+    frugal: ClassVar[bool] = False
 
     def met_at_start(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Check[bool]:
         """Yield queries before the first iteration, if need be, and return whether there is nothing left to do."""

@@ -100,7 +100,7 @@ def measure(unit: Unit, seeds: Seeds) -> dict[str, Any]:
         return row | _momentum(made, problem, range(seeds.momentum))
     if method in BLOCKS:
         return row | _blocks(made, problem, range(seeds.blocks))
-    if made.oracle == "values":
+    if made.oracle == "replayed values":
         return row | _from_values(made, problem, seeds.smoothed)
     return row | _certifying(made, problem, seeds.certifying)
 
@@ -136,7 +136,7 @@ def _from_values(made: Plan, problem: Problem, runs: int) -> dict[str, Any]:
 
 def _blocks(made: Plan, problem: Problem, seeds: range) -> dict[str, Any]:
     """Run all blocks of O2NC; the mean over them is the expectation over the block drawn as the answer."""
-    run = run_zo_o2nc if made.oracle == "values" else run_o2nc
+    run = run_zo_o2nc if made.oracle == "replayed values" else run_o2nc
     pairs = [run(made, problem, seed) for seed in seeds]
     norms = np.array([blocks.mean() for _, blocks in pairs])
     distances = np.array([np.mean([_distance(problem, x) for x in means]) for means, _ in pairs])

@@ -62,7 +62,7 @@ def constants(d: int, L: float, delta: float, kind: str = "sharp") -> Constants:
     d = arguments.count("d", d)
     L = arguments.positive("L", L)
     delta = arguments.positive("delta", delta)
-    arguments.one_of("constants", kind, ("sharp", "paper"))
+    arguments.one_of("kind", kind, ("sharp", "paper"))
     try:
         mean_square = d * L / delta  # M_δ, Prop. 4
         if kind == "paper":

@@ -192,7 +192,7 @@ class FirstOrder(Method):
     def _sourced(self, needs: Needs) -> Needs:
         """Return the needs of a method that takes gradients, with this source of them."""
         if self.gradients == "oracle":
-            return replace(needs, gradients=True)
+            return replace(needs, gradients=True, sifting=True)
         reach = max(needs.reach, self._radius)
         return replace(needs, replay="evaluates the same ξ at several points", reach=reach, narrow=True)
 

@@ -140,6 +140,8 @@ class Needs:
     random_stop : callable or None
         `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
         the rule "random". None: that cannot be said beforehand.
+    sifting : bool
+        With gradients="sift" among its settings it would do without those of the oracle.
 
     Examples
     --------
@@ -162,19 +164,23 @@ class Needs:
     favourite: str = "start"
     judging: float = 0.0
     random_stop: Callable[[np.random.Generator, int], int] | None = None
+    sifting: bool = False
 
     def refusal(self, name: str, oracle: Oracle) -> str | None:
         """Return why a method with these needs cannot work with an oracle, in one sentence; None when it can."""
         kind = type(oracle).__name__
+        a = "an" if kind[:1] in "AEIOU" else "a"
         if self.replay and not oracle.replayable:
             return (
-                f"{name} {self.replay}, which an {kind} oracle cannot replay; use gfm, or Seeded if your simulator "
+                f"{name} {self.replay}, which {a} {kind} oracle cannot replay; use gfm, or Seeded if your simulator "
                 "takes a seed."
             )
         if self.gradients and not oracle.differentiable:
-            return f"{name} needs gradients, but this {kind} oracle was given no grad=."
+            without = self.sifting and oracle.replayable and not (self.exact and oracle.noisy)
+            way_out = '; gradients="sift" in options finds them from values' if without else ""
+            return f"{name} needs gradients, but this {kind} oracle was given no grad={way_out}."
         if self.exact and oracle.noisy:
-            return f"{name} needs exact values of f, but a {kind} oracle gives noisy ones."
+            return f"{name} needs exact values of f, but {a} {kind} oracle gives noisy ones."
         return None
 
     def caution(self, oracle: Oracle) -> str | None:
@@ -350,6 +356,11 @@ class Method(ABC):
         """Return the method with the settings given, the others chosen by the measured scale of the function."""
         missing = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.name not in given]
         raise ValueError(f"{cls.name} does not choose settings by itself: give {', '.join(missing)} in options.")
+
+    @classmethod
+    def _options(cls) -> list[str]:
+        """Return the options that it takes by name."""
+        return [f.name for f in fields(cls) if f.init]
 
     @classmethod
     def _complete(cls, given: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ follow from R, G and the budget; what the user gave stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from typing import Any
 
@@ -19,6 +19,7 @@ from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import Array, Oracle, Query
 
 Guess = Callable[[Scale, Mapping[str, Any]], Method]
+CHOSEN = "Settings that you did not give were chosen from probes; options= sets them."
 NOMINAL = Scale(1.0, 0.0, 1000)  # a function of which nothing is known
 
 
@@ -79,7 +80,9 @@ class Probed(Staged):
         try:
             example = self.guess_by(NOMINAL, self.given)
         except (ArithmeticError, TypeError):
-            replace(self.guess_by(NOMINAL, {}), **self.given)  # says in a sentence which setting is wrong
+            plain = self.guess_by(NOMINAL, {})
+            own = {f.name: self.given[f.name] for f in fields(plain) if f.name in self.given}
+            replace(plain, **own)  # says in a sentence which setting is wrong
             raise
         object.__setattr__(self, "_example", example)
         object.__setattr__(self, "_built", (None, example))
@@ -138,6 +141,8 @@ class Probed(Staged):
             self._build(state, context)
             step.x = state.inner.x
         step.remarks = {"settings": state.remark, **(step.remarks or {})}
+        if step.notices:
+            step.notices = {key: f"{sentence} {CHOSEN}" for key, sentence in step.notices.items()}
         return step
 
     def _build(self, state: ProbedState, context: Context) -> None:

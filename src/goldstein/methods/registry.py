@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from goldstein.methods.auto import Auto
@@ -78,7 +77,7 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
         raise TypeError(f"options must be a mapping from setting to value, got {type(options).__name__}.")
     kind = METHODS[method]
     given = dict(options or {})
-    accepted = [f.name for f in fields(kind) if f.init]
+    accepted = kind._options()
     for name in given:
         if name not in accepted:
             raise ValueError(

@@ -30,6 +30,8 @@ class StagedState(MethodState):
         Evaluations and iterations before that stage.
     average : Average or None
         The mean of the iterates of this stage, if the next one starts there.
+    alone : bool
+        It was said that the first stage takes the whole run.
     """
 
     stage: int = 1
@@ -37,6 +39,7 @@ class StagedState(MethodState):
     spent: int = 0
     nit_before: int = 0
     average: Average | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True)

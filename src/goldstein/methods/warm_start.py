@@ -16,6 +16,11 @@ from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import Array, Oracle
 from goldstein.output import Average
 
+ALONE = (
+    "The first phase of {} iterations takes the whole run, so that the second does not begin and the answer is where "
+    "the first ends: give a larger budget, or fewer iterations."
+)
+
 
 @dataclass(frozen=True)
 class WarmStart(Staged):
@@ -30,8 +35,9 @@ class WarmStart(Staged):
 
     Notes
     -----
-    The average, not the last iterate, is what Theorem 4's proof bounds for convex f. Only iterates of the second
-    phase may be the answer.
+    The average, not the last iterate, is what Theorem 2's proof bounds for convex f. Only iterates of the second
+    phase may be the answer, unless the first takes the whole run; then there is a warning. By name, `ws-gfm` and
+    `ws-gfm+` also take `delta`, of the second phase; the first has a smaller one of its own.
 
     Examples
     --------
@@ -54,8 +60,8 @@ class WarmStart(Staged):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """ws-gfm+ when the second phase is GFM+, else ws- and the second phase's name."""
-        return f"ws-{self.second.name}"
+        """ws-gfm+ when the second phase is GFM+, else ws- and its name; a first phase that is not GFM is named, too."""
+        return f"ws-{self.second.name}" + ("" if self.first.name == GFM.name else f" after {self.first.name}")
 
     @property
     def needs(self) -> Needs:
@@ -66,6 +72,7 @@ class WarmStart(Staged):
             replay=first.replay or second.replay,
             pairs=first.pairs or second.pairs,
             gradients=first.gradients or second.gradients,
+            sifting=first.sifting or second.sifting,
             exact=first.exact or second.exact,
             horizon=self.iterations is None or first.horizon or second.horizon,
             reach=max(first.reach, second.reach),
@@ -109,7 +116,32 @@ class WarmStart(Staged):
         if (over is not None and over >= 1) or step.done is not None:
             assert state.average is not None
             self._enter(state, context, state.average.answer(state.inner.x))  # Algs. 3 and 4, line 1
+            if state.alone:  # which a larger budget has put right, in a run that went on
+                step = replace(step, remarks={**(step.remarks or {}), "phase": "The second phase has begun after all."})
+        elif self._never_over(state, context):
+            state.alone = True
+            said = {"phase": ALONE.format(self.iterations)}
+            step = replace(step, notices={**(step.notices or {}), **said}, remarks={**(step.remarks or {}), **said})
         return replace(step, x=state.inner.x, offer=None, done=None, candidates=None)
+
+    def _never_over(self, state: StagedState, context: Context) -> bool:
+        """Whether the first phase takes the whole run; in evaluations that is told when half of them are made."""
+        if self.iterations is None or not state.inner.nit:
+            return False
+        if context.max_iter is not None and self.iterations > context.max_iter:
+            return True
+        evals = context.max_evals
+        if evals is None or 2 * context.nfev < evals:
+            return False
+        return bool(context.nfev * self.iterations > evals * state.inner.nit)
+
+    @classmethod
+    def _options(cls) -> list[str]:
+        return [*super()._options(), "delta"]
+
+    @classmethod
+    def _complete(cls, given: Mapping[str, Any]) -> bool:
+        return "delta" not in given and super()._complete(given)
 
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> WarmStart:
@@ -138,4 +170,8 @@ def guess_ws_gfm_plus(scale: Scale, given: Mapping[str, Any]) -> WarmStart:
 def _guess(second: type[Method], scale: Scale, given: Mapping[str, Any]) -> WarmStart:
     half = replace(scale, evals=scale.evals // 2)
     nearer = replace(half, radius=scale.radius / 3)
-    return WarmStart(**{"first": GFM.guess(half, {}), "second": second.guess(nearer, {}), **given})
+    phases = dict(given)
+    of_the_second = {"delta": phases.pop("delta")} if "delta" in phases else {}
+    if of_the_second and "second" in phases:
+        raise ValueError("delta is for the second phase, and the one given has its own: leave delta out.")
+    return WarmStart(**{"first": GFM.guess(half, {}), "second": second.guess(nearer, of_the_second), **phases})

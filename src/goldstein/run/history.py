@@ -13,6 +13,7 @@ from goldstein.state import State
 
 RECORDS = 100
 LOOKS = 16  # a run is looked at after each sixteenth more of it, whatever its budget
+FRUGAL = 5  # one evaluation in so many is for criteria that are frugal
 COUNTS = ("nfev", "ngev", "nit", "nfail")
 
 
@@ -141,6 +142,11 @@ class Lookout(Window):
     """
 
     due: float = 0.0
+    spent: int = 0  # evaluations of the criteria that are frugal
+
+    def affords(self, counted: int) -> bool:
+        """Whether the frugal criteria have taken less than their share of the evaluations made so far."""
+        return FRUGAL * self.spent <= counted
 
     def look_again(self, counted: int) -> None:
         """Set when the next look is due."""

@@ -439,10 +439,14 @@ class Session:
         """Let the other criteria look at the run every now and then."""
         fun, lowest = self.lookout.read()
         for criterion in self.periodic:
+            if criterion.frugal and not self.lookout.affords(self.counted):
+                continue
             if not self.needs.values or criterion.screen(fun, lowest, self.oracle.noisy):
+                before = self.counted
                 check = criterion.confirm(self._outside(self._answer()), self.oracle, self.aux)
                 if (yield from self._counted(check, self.reserve)):
                     return self._meets(criterion)
+                self.lookout.spent += criterion.frugal * (self.counted - before)
         self.lookout.look_again(self.counted)
         return None
 

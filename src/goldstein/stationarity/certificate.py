@@ -14,9 +14,9 @@ from goldstein import arguments
 from goldstein.counting import Counters
 from goldstein.criterion import Check
 from goldstein.norms import norm, norms
-from goldstein.oracle import Array, Oracle, Query
+from goldstein.oracle import DOUBLE, Array, Oracle, Query
 from goldstein.state import State, second_generator
-from goldstein.stationarity.draws import Gradients, Values, counted, drive, portions, rounding_error
+from goldstein.stationarity.draws import Gradients, Values, asked, counted, drive, portions, rounding_error
 from goldstein.stationarity.hull import (
     HAIR,
     RHO,
@@ -36,6 +36,9 @@ SLACK = 1e-12  # relative error of f(x) and f_lower that passes for rounding
 PORTION = (64, 512)  # gradients by which a hull grows: d, but within these limits
 GAUGES = 12  # values that show how precise a function is
 GOLDEN = (5**0.5 - 1) / 2
+COMPARED = 3  # gradients that are compared with differences of values; most of them must agree
+STEP = 1e-6, 2.0**20, 1e-2  # of these differences: in δ, but at least so many rounding errors of x, and at most in δ
+AGREEMENT = 0.1  # relative difference of a slope and a gradient that passes
 KEPT = 500  # gradients that a hull carries from one portion to the next
 
 
@@ -109,6 +112,9 @@ class Certificate(State):
     nfail: int
     message: str
 
+    def __str__(self) -> str:
+        return f"{self.message}\n{asked(self.nfev, self.ngev, self.nfail)}"
+
 
 @dataclass(frozen=True)
 class _Finding:
@@ -144,7 +150,8 @@ def certify(
     2. gradient hull, for a `Deterministic` oracle with `grad`: the shortest element of the hull of gradients at random
        points, half of them spread over the ball and half along the way where that element points. Certain: f is
        differentiable there with probability 1; floats are a grid, so no more points are taken than keep the chance to
-       meet a given kink below 2⁻¹². If it is not short enough, the gradients spread over the ball serve 3.
+       meet a given kink below 2⁻¹². If it is not short enough, the gradients spread over the ball serve 3. Gradients
+       that do not agree with differences of values at most of three points beforehand are not believed.
     3. smoothed gradient: an upper confidence bound on ‖∇f_δ(x)‖, see `smoothed_gradient_norm`.
     4. sampled hull, where 2 cannot be had: a combination of noisy gradients, or of two-point estimates, chosen on one
        sample and measured on another, see `min_norm_hull`.
@@ -222,6 +229,7 @@ class Search:
         self.f_lower = -np.inf if f_lower is None else float(f_lower)
         self.confidence, self.max_evals, self.count = confidence, max_evals, Counters()
         self.direction = np.zeros(x.size)  # an estimate of the smoothed gradient
+        self.wrong = 0  # gradients that do not agree with the values
         self.full = not oracle.noisy or (oracle.n is not None and 2 * oracle.n <= max_evals)
         ways: list[tuple[_Way, bool]] = []
         if self.f_lower > -np.inf:
@@ -247,6 +255,8 @@ class Search:
         if self.ways[0] != self.smoothed_gradient:  # which asks for many values itself
             yield from counted(self.gauge(), self.count)
         for way in self.ways:
+            if way == self.gradient_hull and 2 * self.wrong > COMPARED:
+                continue
             fits = points_that_fit(self.x, self.delta, self.count.roundoff) >= 1
             found = (yield from counted(way(), self.count)) if fits else None
             if found is not None and found.bound < (np.inf if best is None else best.bound):
@@ -258,16 +268,36 @@ class Search:
     def gauge(self) -> Check[None]:
         """Ask for a few values beside x: nothing is certain of a function whose precision is not known.
 
-        They lie on a line through x at odd distances, so that no random number is drawn for them.
+        They lie on a line through x at odd distances, so that no random number is drawn for them. Where gradients are
+        to be believed, the values come in pairs, and a few gradients are asked for between two of them.
         """
         n = min(GAUGES, self.left // 4)
         if n < 1 or points_that_fit(self.x, self.delta) < 1:
             return
         place = (np.arange(1, n + 1) * GOLDEN) % 1.0
         away = np.cos(np.arange(1, self.x.size + 1.0))
-        points = self.x + (self.delta * (1 - HAIR) / np.linalg.norm(away)) * place[:, None] * away
+        away /= np.linalg.norm(away)
+        if self.gradient_hull in self.ways and n >= 2 * COMPARED:
+            yield from self.compare(self.x + self.delta * (1 - HAIR) * place[: n // 2, None] * away, away)
+            return
+        points = self.x + self.delta * (1 - HAIR) * place[:, None] * away
         samples = None if self.oracle.sample is None else self.oracle.sample(second_generator(self.rng), n)
         yield Query(points, samples, fresh=True)
+
+    def compare(self, places: Array, away: Array) -> Check[None]:
+        """Count the gradients that do not agree with differences of values there, by more than rounding explains."""
+        part, grains, most = STEP
+        grain = DOUBLE * norm(self.x)
+        step = min(max(part * self.delta, grains * grain), most * self.delta) * away
+        ahead, behind = places + step, places - step
+        answer = yield Query(np.concatenate([ahead, behind]), fresh=True)
+        values = answer.values.reshape(2, -1)[:, :COMPARED]
+        gradients = yield from gradients_at(places[:COMPARED])
+        rise = values[0] - values[1]
+        promised = np.einsum("kd,kd->k", gradients, (ahead - behind)[:COMPARED])
+        rounding = 8 * self.count.proven * np.abs(values).max(axis=0) + 32 * grain * norms(gradients)
+        off = np.abs(rise - promised) > AGREEMENT * np.maximum(np.abs(rise), np.abs(promised)) + rounding
+        self.wrong = int(np.count_nonzero(off))
 
     def value_gap(self) -> Check[_Finding | None]:
         n = self.left // 4
@@ -391,6 +421,11 @@ class Search:
         answer, claim = "not shown", f"dist(0, ∂_δ f(x)) ≤ {self.epsilon:.4g} with δ = {self.delta:.4g}"
         if self.fitting < 1:
             message = f"Not shown: {claim}. {too_small(self.x, self.delta)}"
+        elif 2 * self.wrong > COMPARED and (best is None or best.bound > self.epsilon):
+            message = (
+                f"Not shown: {claim}. grad does not agree with differences of f at {self.wrong} of {COMPARED} points "
+                "within δ of x, so that no gradient was believed: check grad, or leave it out."
+            )
         elif best is None:
             message = (
                 f"Not shown: {claim}. No bound could be had: too few evaluations, too few that tell something, or some "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,7 +24,8 @@ class Stationary(Criterion):
     Both checks are made at the same x, one after the other: each draws `max_evals`/4 fresh two-point estimates and
     passes if the upper confidence bound on the norm is at most ε. The chance that one record passes wrongly is at most
     (1 − confidence)². A look after an eighth of the first sample ends hopeless cases early. ‖∇f_δ(x)‖ ≤ ε implies
-    dist(0, ∂_δ f(x)) ≤ ε, not the other way round. Where rounding spoils the estimates nothing passes.
+    dist(0, ∂_δ f(x)) ≤ ε, not the other way round. Where rounding spoils the estimates nothing passes. The first look
+    is at x0; after that there is none while checks have taken more than a fifth of the evaluations so far.
 
     Parameters
     ----------
@@ -52,6 +54,7 @@ class Stationary(Criterion):
     confidence: float = 0.95
     max_evals: int = 2_000
     every: int = 1
+    frugal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         arguments.keep(

@@ -107,6 +107,13 @@ def drive(check: Check[T], oracle: Oracle) -> T:
         return result
 
 
+def asked(nfev: int, ngev: int, nfail: int) -> str:
+    """Say how many values and gradients were asked for."""
+    kinds = [f"{n:,} {kind}{'s' * (n != 1)}" for n, kind in ((nfev, "value"), (ngev, "gradient")) if n]
+    failed = f", {nfail:,} of them failed" if nfail else ""
+    return f"{' and '.join(kinds) or 'no evaluations'} asked for{failed}"
+
+
 def rounding_error(d: int, delta: float, count: Counters) -> float:
     """Return the rounding error of two-point estimates, d·u·|F|/δ."""
     return d * count.proven * count.magnitude / delta

@@ -20,7 +20,7 @@ from goldstein.criterion import Check
 from goldstein.estimate.smoothing import ball
 from goldstein.norms import norm
 from goldstein.oracle import Array, Deterministic, Oracle, Query
-from goldstein.stationarity.draws import Gradients, Source, Values, counted, drive, portions, rounding_error
+from goldstein.stationarity.draws import Gradients, Source, Values, asked, counted, drive, portions, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, gather
 from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients, points_that_fit
 
@@ -66,6 +66,16 @@ class Hull:
     nfev: int
     ngev: int
     nfail: int
+
+    def __str__(self) -> str:
+        noisy = self.estimate is not None
+        how = f", at confidence {self.estimate.confidence:g}" if self.estimate is not None else ""
+        used, kind = int((self.weights > 0).sum()), "estimated gradients" if noisy else "gradients"
+        return (
+            f"dist(0, ∂_δ f(x)) ≤ {self.bound:.4g}{how}\n"
+            f"by the shortest element of a hull of {len(self.weights):,} {kind}, {used:,} of which carry weight\n"
+            f"{asked(self.nfev, self.ngev, self.nfail)}"
+        )
 
 
 def min_norm_hull(

@@ -20,7 +20,7 @@ from goldstein.criterion import Check
 from goldstein.estimate.constants import constants
 from goldstein.estimate.smoothing import DIRECTIONS
 from goldstein.oracle import Array, Oracle
-from goldstein.stationarity.draws import Gradients, Source, Values, counted, drive, portions, rounding_error
+from goldstein.stationarity.draws import Gradients, Source, Values, asked, counted, drive, portions, rounding_error
 from goldstein.stationarity.rounding import as_centre, needs_gradients, recognised
 
 DENSE = 1024  # up to this dimension the second moments are kept as one matrix
@@ -164,6 +164,17 @@ class NormEstimate:
     def norm(self) -> float:
         """Point estimate of the norm, √max(U, 0)."""
         return float(np.sqrt(np.maximum(self.squared, 0.0)))
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        lines = [
+            f"‖∇f_δ(x)‖ is about {self.norm:.4g}, at most {self.upper:.4g} at confidence {self.confidence:g}",
+            f"its square is {self.squared:.4g} with standard error {self.stderr:.2g}, interval [{low:.4g}, {high:.4g}]",
+            f"{self.n:,} independent draws; {asked(self.nfev, self.ngev, self.nfail)}",
+        ]
+        if self.rigorous_upper is not None:
+            lines.insert(1, f"by the Lipschitz constant given, at most {self.rigorous_upper:.4g} for every sample size")
+        return "\n".join(lines)
 
 
 def estimate(

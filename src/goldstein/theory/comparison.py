@@ -93,7 +93,7 @@ class Comparison:
         lines = [("method", "needs", "evaluations", "expected", "guarantee", "")]
         for row in self.rows:
             mean = row.plan.expected_evaluations
-            expected = "" if mean is None else written(float(round(mean)) if mean >= 1e15 else round(mean))
+            expected = "" if mean is None else written(float(round(mean)))
             lines.append((row.method, row.needs, row.cost, expected, row.guarantee, row.mark and f"◀ {row.mark}"))
         sides, widths = "<<>><<", [max(len(line[k]) for line in lines) for k in range(6)]
         table = ["  ".join(f"{text:{sides[k]}{widths[k]}}" for k, text in enumerate(line)).rstrip() for line in lines]

@@ -112,7 +112,7 @@ def sifted_o2nc(p: Goal) -> Plan:
         "docs/sifting.md says how rare they are"
     )
     numbers = settings | {"blocks": K, "values_each": each}
-    more = {"oracle": "replayed values", "claim": BLOCK_CLAIM, "exact": False, "note": note}
+    more = {"claim": BLOCK_CLAIM, "exact": False, "note": note}
     return p.plan("o2nc", O2NC(**settings), numbers, M * K, each * M * K, None, **more)
 
 

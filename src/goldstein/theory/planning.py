@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 from goldstein import arguments
 from goldstein.estimate.constants import constants as constants_of
@@ -29,6 +30,8 @@ CONVEX = {"ws-gfm", "ws-gfm+", "one-phase"}
 PRINTED = {"gfm+", *CONVEX}
 BLOCKS = {"zo-o2nc", "o2nc"}
 NOISY_GRADIENTS = {"singd", "psingd", "o2nc"}
+CERTIFYING = ("ingd", "pingd", "cutting-plane")
+FAILURE = 0.05  # the probability with which these take more than their evaluations, unless another is asked for
 
 
 def plan(
@@ -47,7 +50,7 @@ def plan(
     learner: str | None = None,
     restart: str = "clock",
     momentum: float | None = None,
-    failure_probability: float = 0.05,
+    failure_probability: float | None = None,
     gradients: str = "oracle",
     sparsity: int | None = None,
 ) -> Plan:
@@ -73,7 +76,7 @@ def plan(
         Pairs in each step of "gfm": more of them mean fewer, longer steps.
     noise : float, optional
         s with E‖∇F(x; ξ) − ∇f(x)‖² ≤ s², for "singd", "psingd" and "o2nc"; 0 for exact gradients. At most L, which is
-        also what is assumed when it is not given.
+        also what is assumed when it is not given. The sharp constants of "singd" and "psingd" do not depend on it.
     learner : {"ogd", "adagrad"}, optional
         Of "zo-o2nc" and "o2nc"; "ogd" unless given. "adagrad" costs 3.7 times as much and takes no step from L.
     restart : {"clock", "coin"}, optional
@@ -81,7 +84,7 @@ def plan(
     momentum : None
         There is no plan for the momentum of STORM; any other value is refused with the reason.
     failure_probability : float, optional
-        γ: "ingd", "pingd" and "cutting-plane" end within their evaluations with probability 1 − γ.
+        γ: "ingd", "pingd" and "cutting-plane" end within their evaluations with probability 1 − γ; 0.05 unless given.
     gradients : {"oracle", "sift"}, optional
         Of "o2nc": the oracle's own gradients, or gradients sifted from values, at most d + 1 of them for each.
     sparsity : int, optional
@@ -132,6 +135,11 @@ def plan(
     sparsity = arguments.optional_count("sparsity", sparsity)
     if sparsity is not None and gradients != "sift":
         raise ValueError('sparsity is for gradients="sift" only: it says how many values a gradient takes.')
+    if failure_probability is not None and method not in CERTIFYING:
+        raise ValueError(
+            f'failure_probability is for {", ".join(CERTIFYING)} only; "{method}" is bounded in the mean over its runs.'
+        )
+    arguments.one_of("constants", constants, ("sharp", "paper"))
     c, epsilon = constants_of(d, L, delta, constants), arguments.positive("epsilon", epsilon)
     R = math.inf if radius is None else arguments.positive("radius", radius)
     least = min(math.inf if gap is None else arguments.positive("gap", gap), float(L) * R)
@@ -140,7 +148,7 @@ def plan(
         raise ValueError(f'"{method}" needs {wanted}radius = dist(x0, argmin f).')
     if noise is not None and arguments.not_negative("noise", noise) > L:
         raise ValueError(f"noise is at most L, since L² bounds the mean square of all gradients; got {noise}.")
-    failure_probability = arguments.share("failure_probability", failure_probability)
+    gamma = FAILURE if failure_probability is None else arguments.share("failure_probability", failure_probability)
     goal = Goal(
         int(d),
         float(L),
@@ -154,7 +162,7 @@ def plan(
         noise=None if noise is None else float(noise),
         learner=learner or "ogd",
         restart=restart,
-        failure_probability=float(failure_probability),
+        failure_probability=float(gamma),
         gradients=gradients,
         sparsity=sparsity,
     )
@@ -166,6 +174,12 @@ def plan(
             f"With L = {L:g}, delta = {delta:g}, epsilon = {epsilon:g} the plan leaves the range of floating point: "
             "take a larger epsilon or delta, or rescale."
         ) from None
+    notes = [made.note] if made.note else []
+    if noise is not None and method != "o2nc" and constants == "sharp":
+        notes.append("noise changes nothing here: the sharp constants need no more than E‖∇F(x; ξ)‖² ≤ L²")
+    if epsilon >= L:
+        notes.append("epsilon is not below L, which bounds every gradient of f: any point will do, x0 too")
+    made = replace(made, note="; ".join(notes))
     for sentence in made.defects:
         warnings.warn(sentence, UserWarning, stacklevel=2)
     return made

@@ -34,8 +34,9 @@ class Plan:
     expected_evaluations : float or None
         Exact mean number of evaluations under the output rule; None when only the worst case is known.
     oracle : str
-        What the method asks for: "values", "replayed values" (one ξ at more than two points), "gradients" or "exact
-        values and gradients".
+        What the theorem asks for: "replayed values" (one ξ at two points or more, as every oracle but `Unreplayable`
+        gives; a method that takes unequal noise with a warning has no guarantee then), "gradients" or "exact values and
+        gradients".
     d, constants : int, Constants
         What the plan was computed from.
     output : str
@@ -59,7 +60,7 @@ class Plan:
     constants: Constants
     gradients: int = 0
     exact: bool = True
-    oracle: str = "values"
+    oracle: str = "replayed values"
     output: str = "random"
     star: float | None = None
     note: str = ""
@@ -81,7 +82,7 @@ class Plan:
         if self.gradients and self.values:
             numbers |= {"of them gradients": self.gradients, "of them values": self.values}
         if self.expected_evaluations is not None:
-            numbers["expected evaluations"] = self.expected_evaluations
+            numbers["expected evaluations"] = float(round(self.expected_evaluations))
         rows += [(key, written(value)) for key, value in numbers.items()]
         rows += [("note", text) for text in (self.note, *self.defects) if text]
         width = max(len(key) for key, _ in rows)
@@ -90,8 +91,15 @@ class Plan:
     def run(self, fun: Any, x0: Any, *, rng: Any = None, max_evals: int | None = None, **kwargs: Any) -> Any:
         """Run `minimize(fun, x0, ...)` with the plan's method, iterations and output rule, and return its result.
 
-        A plan of more than 10⁹ evaluations needs `max_evals`; a run that it cuts short has no guarantee.
+        A plan of more than 10⁹ evaluations needs `max_evals`; a run that it cuts short has no guarantee. All other
+        arguments of `minimize` may be given but those that the plan decides.
         """
+        for decided in ("method", "options", "output", "max_iter"):
+            if decided in kwargs:
+                raise ValueError(
+                    f"{decided} is decided by the plan: leave it out, or call minimize(fun, x0, plan.method, ...), "
+                    "which has no guarantee."
+                )
         if np.size(x0) != self.d:
             raise ValueError(f"This plan is for d = {self.d}, but x0 has {np.size(x0)} entries.")
         if max_evals is None and self.evaluations > RUN_LIMIT:
@@ -128,7 +136,7 @@ class Goal:
         claim = more.pop("claim", "E‖∇f_δ(x_out)‖² ≤ ε²")
         target = f"{claim}, δ = {self.delta:g}, ε = {self.epsilon:g}"
         if more.get("defects"):
-            target = f"none proved (the paper claims {target})"
+            target = f"none proved ({'aimed at' if name == 'one-phase' else 'the paper claims'} {target})"
         return Plan(name, target, claim, method, numbers, T, cost, mean, self.d, self.constants, **more)
 
 
@@ -141,9 +149,9 @@ def ceil(x: float) -> int:
 
 
 def written(value: float | str) -> str:
-    """Write a number for a table: whole ones in full up to 15 digits, others with six significant ones."""
+    """Write a number for a table: up to 15 digits before the point in full, and six significant ones."""
     if isinstance(value, str):
         return value
-    if value >= 1e15 or (isinstance(value, float) and value < 1e4):
+    if value >= 1e15:
         return f"{value:.6g}"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return f"{value:,.6g}" if value < 1e5 else f"{round(value):,}"
