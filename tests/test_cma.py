@@ -10,7 +10,7 @@ from scipy.optimize import differential_evolution
 from scipy.stats import binom
 
 import goldstein as gs
-from goldstein.methods.cma import FULL, Constants, centred, shared
+from goldstein.methods.cma import FULL, Constants, centred, crowd, shared, together
 from goldstein.methods.ladder import Ladder
 from goldstein.methods.method import Context
 
@@ -420,3 +420,54 @@ def test_a_run_that_has_arrived_goes_on_quietly():
     """Points that rounding puts on the mean have no direction; a warning is an error here."""
     res = run(deterministic(l1), np.zeros(10), max_evals=10_000)
     assert res.fun < 1e-12
+
+
+def test_a_score_of_most_points_is_the_background():
+    np.testing.assert_array_equal(crowd(np.array([0.0, 0.0, 1.0, 0.0, -1.0])), [True, True, False, True, False])
+    assert crowd(np.array([0.0, 0.0, 1.0, 2.0])) is None
+    assert crowd(np.array([np.inf, np.inf, np.inf, 2.0])) is None
+
+
+def test_a_point_that_failed_for_most_seeds_has_failed():
+    turns = [np.array([1.0, np.inf, 3.0]), np.array([3.0, np.inf, np.inf]), np.array([2.0, 5.0, 5.0])]
+    np.testing.assert_array_equal(together(turns), [2.0, np.inf, 4.0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_zeros_and_ones_from_seeds_are_minimised(seed):
+    """The chance of a 1 is 0.88 at the start and 0.018 at best; without several seeds for a block it stayed 0.88.
+
+    In 48 other runs one stayed there and the others ended below 0.04: a failure has a probability of about 2 % for a
+    seed that had no part in it; these three are fixed.
+    """
+
+    def chance(x):
+        return 1 / (1 + np.exp(4 - np.abs(x - 1).sum()))
+
+    def fun(x, xi):
+        return float(np.random.default_rng(xi).random() < chance(x))
+
+    res = gs.minimize(gs.Seeded(fun), np.zeros(6), max_evals=10_000, rng=seed)
+    assert '"jumps"' in res.message
+    assert chance(res.x) < 0.2
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_noise_without_any_difference_moves_nothing(replayed):
+    sample = (lambda rng, k: rng.integers(2**31, size=k)) if replayed else None
+    context = Context(np.random.default_rng(0), sample=sample, noisy=True, max_evals=1000)
+    method = gs.BlockCMA(sigma=1.0)
+    state = method.init(np.zeros(D), context)
+    for _ in range(20):
+        query = method.ask(state, context, None)
+        method.tell(state, context, query, np.full(len(query), 3.0))
+    np.testing.assert_array_equal(state.mean, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_start_that_fails_is_left(seed):
+    def fun(x):
+        return float(np.abs(x - 1).sum()) if np.linalg.norm(x) > 0.1 else np.nan
+
+    res = gs.minimize(fun, np.zeros(D), max_evals=3000, rng=seed)
+    assert res.fun < 1e-3

@@ -3,8 +3,10 @@
 1. ladder, 8 % of the budget: how far around x0 to look at first, σ (`goldstein.methods.ladder`)
 2. generations, until the budget ends:
      λ = b·k points x_i = clip(m + σ·unit·y_i), y_i ~ N(0, C), in b ≥ 2 blocks of k = ⌈λ₀/2⌉
-     replayable noise: block j sees one new ξ_j, and the mean of its values is subtracted
+     replayable noise: block j sees one new ξ_j, and the mean of its values is subtracted; it sees several, and the
+     mean over them counts, where few ξ tell points apart (values 0 and 1, rare events)
      rank all values together; equal ones share their weights, failed ones come last
+     noise: a value that more than half of the points have tells nothing; weights are counted from theirs
      m, σ, C by the usual update of CMA-ES, from the clipped points
      halves A and B of the blocks: a = μ_eff·⟨step of A, step of B⟩ in the frame of C^(−1/2)
      agreement e = 0.8 e + 0.2 a; where it is low noise decides: b grows; where it is high: b shrinks
@@ -42,6 +44,10 @@ CROWD = 0.05  # a generation is at most this share of the evaluations made
 LAST = 1 / 3  # the means of this last share of the run are averaged
 JUDGING = 0.05  # share of the budget that chooses the answer
 SMALLEST = 1e-290  # σ in coordinates, so that it can be divided by
+EVEN = 0.4  # share of the ξ that must tell the points of a block apart; where fewer do, a block takes several ξ
+EVEN_PAIRS = 0.3  # the same for the pairs of the ladder, from which the first number of ξ follows
+REMEMBER = 0.95  # weight of the past in that share
+DEAREST = 0.02  # two blocks with all of their ξ may cost this share of the budget, or `CROWD` of the evaluations made
 SHORTEST = 1e-8  # squared length of a step that is 0 by rounding, or by clipping
 THINNEST = 1e-14  # ratio of the eigenvalues of C at most
 
@@ -141,6 +147,12 @@ class CMAState(MethodState):
         Mean of the means over the last third, and how many values are behind it.
     lowest : float
         The value at `x`, without noise.
+    differed : bool
+        Whether values of a generation have ever differed (those of a block, where ξ can be replayed).
+    seeds : float
+        ξ that each block sees, which is rounded for use.
+    height, power : float
+        Running means of how far the scores of a block lie apart, and of its square.
     """
 
     phase: str = "ladder"
@@ -159,6 +171,10 @@ class CMAState(MethodState):
     average: Array = None  # type: ignore[assignment]
     weight: float = 0.0
     lowest: float = np.inf
+    differed: bool = False
+    seeds: float = 1.0
+    height: float = 0.0
+    power: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -264,13 +280,16 @@ class BlockCMA(Method):
         if not context.noisy:
             self._keep_lowest(state, query.points, values)
         if state.phase == "start":
-            state.phase = self._first_phase(state)
+            failed = state.lowest == np.inf  # then the small levels of the ladder would fail as well
+            state.phase = "search" if failed else self._first_phase(state)
             return self._told(state, None, 0)
         if state.phase == "ladder":
             sigma = state.ladder.tell(query, values)
             if sigma is not None:
                 state.sigma = sigma
                 state.phase = "search"
+                if context.sample is not None:
+                    state.seeds = self._affordable(state, context.after(query), EVEN_PAIRS / state.ladder.share(sigma))
             return self._told(state, None, 0)
         left = state.x
         self._evolve(state, context, query, values)
@@ -300,11 +319,13 @@ class BlockCMA(Method):
 
     def _size(self, state: CMAState) -> int:
         if self.population is not None:
-            return self.population
-        return max(2, round(state.blocks)) * _block_size(state.x.size)
+            return self.population * _seeds(state)
+        return max(2, round(state.blocks)) * _block_size(state.x.size) * _seeds(state)
 
     def _generation(self, state: CMAState, context: Context, size: int, cut: bool) -> Query:
-        """Draw a generation, each block with a ξ of its own; all points lie in the allowed set."""
+        """Draw a generation, each block with ξ of its own, turn after turn; all points lie in the allowed set."""
+        seeds = min(_seeds(state), size // FEWEST) if cut else _seeds(state)
+        size //= seeds
         block = _blocks(size, state.x.size)
         y = _times(state.root, context.rng.normal(size=(size, state.x.size)))  # eqs. (38), (39)
         points = state.mean + state.sigma * state.unit * y  # eq. (40)
@@ -312,8 +333,11 @@ class BlockCMA(Method):
             points = np.stack([context.project(point) for point in points])
         samples = None
         if context.sample is not None:
-            samples = context.sample(context.rng, int(block[-1]) + 1)[block]
-        return Query(points, samples, cut=cut)
+            number = int(block[-1]) + 1
+            samples = context.sample(context.rng, number * seeds)
+            samples = np.concatenate([samples[turn * number :][block] for turn in range(seeds)])
+            points = np.concatenate([points] * seeds)
+        return Query(points, samples, memory=seeds, cut=cut)
 
     def _evolve(self, state: CMAState, context: Context, query: Query, values: Array) -> None:
         """Move the mean, the step size and the covariance on; a generation that failed altogether changes nothing."""
@@ -321,48 +345,75 @@ class BlockCMA(Method):
         if not fine.any():
             return
         d = state.x.size
-        size = len(query)
+        seeds = query.memory
+        size = len(query) // seeds
+        points = query.points[:size]
         constants = Constants(d, size)
         block = _blocks(size, d)
         with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
             state.value = float(values[fine].mean())
         scores = np.where(fine, values, np.inf)
         if context.sample is not None:
-            scores = centred(scores, block)
+            scores = together([centred(turn, block) for turn in scores.reshape(seeds, size)])
+            fine = np.isfinite(scores)
+            self._adapt_seeds(state, context.after(query), scores, block)
         weights = shared(constants.weights, scores)
         weights[~fine] = 0.0
         weights /= weights.sum()
+        penalties = shared(constants.penalties, scores)
+        background = crowd(scores) if context.noisy else None
+        if background is not None:  # else the mean of points that tell nothing would be a random step
+            weights = np.where(fine, weights - weights[background][0], 0.0)
+            penalties[background] = 0.0
+        telling = bool(weights.any())
 
-        y = (query.points - state.mean) / (state.sigma * state.unit)  # of the points as they were clipped
+        y = (points - state.mean) / (state.sigma * state.unit)  # of the points as they were clipped
         white = _times(state.inverse_root, y)
-        mass = 1 / float((weights**2).sum())
+        mass = 1 / float((weights**2).sum()) if telling else 0.0
         step = weights @ y  # eq. (41)
         left = state.mean
         state.mean = context.projected(left + state.sigma * state.unit * step, 0.0)  # eq. (42)
         state.size = state.sigma
         state.norm = norm(state.mean - left)
         rate = constants.path_rate
-        state.path = (1 - rate) * state.path + sqrt(rate * (2 - rate) * mass) * (weights @ white)  # eq. (43)
-        self._adapt_population(state, context.after(query), constants, weights, white, block)
-        self._adapt_covariance(state, constants, weights, shared(constants.penalties, scores), y, white, step, mass)
-        self._adapt_sigma(state, constants, scores, context.noisy)
+        certain = constants.mass if background is None else mass
+        self._adapt_population(state, context.after(query), certain, weights, white, block)
+        if telling:
+            state.path = (1 - rate) * state.path + sqrt(rate * (2 - rate) * mass) * (weights @ white)  # eq. (43)
+            self._adapt_covariance(state, constants, weights, penalties, y, white, step, mass)
+            self._adapt_sigma(state, constants, context.noisy)
+        self._leave_plateau(state, context, constants, scores, values[np.isfinite(values)])
         over = context.after(query).progress(state.nit + 1)
         if over is not None and over > 1 - LAST:
-            state.weight += size
-            state.average = state.average + (size / state.weight) * (state.mean - state.average)
+            state.weight += len(query)
+            state.average = state.average + (len(query) / state.weight) * (state.mean - state.average)
         else:
             state.average = state.mean
 
-    def _adapt_sigma(self, state: CMAState, constants: Constants, scores: Array, noisy: bool) -> None:
+    def _adapt_sigma(self, state: CMAState, constants: Constants, noisy: bool) -> None:
         length = float(np.linalg.norm(state.path))
         rate = constants.path_rate
         change = min(1.0, rate / constants.damping * (length / constants.length - 1))  # eq. (44)
         if noisy and change < 0:
             change *= 1 - HOLD * max(_urge(state), 0.0)
         state.sigma *= exp(change)
+
+    def _leave_plateau(
+        self, state: CMAState, context: Context, constants: Constants, scores: Array, values: Array
+    ) -> None:
+        """Look farther away where values are the same.
+
+        Under noise a value that all points have, whatever their ξ, may be the lowest of few, or lie far away from where
+        anything changes; so this is done as long as nothing has differed, or where blocks are flat at levels of their
+        own.
+        """
         ordered = np.sort(scores)
-        if ordered[0] == ordered[ceil(0.7 * scores.size) - 1] and _spread(state) < state.ladder.limit:
-            state.sigma *= exp(0.2 + rate / constants.damping)  # a plateau: Hansen's remedy for a flat function
+        state.differed = state.differed or bool(ordered[0] < ordered[-1])
+        flat = ordered[0] == ordered[ceil(0.7 * scores.size) - 1]
+        if context.noisy and state.differed:
+            flat = flat and context.sample is not None and values.min() < values.max()
+        if flat and _spread(state) < state.ladder.limit:
+            state.sigma *= exp(0.2 + constants.path_rate / constants.damping)  # Hansen's remedy for a flat function
         state.sigma = min(state.sigma, state.ladder.widest / float(np.sqrt(_variances(state).max())))
         state.sigma = max(state.sigma, SMALLEST / float(state.unit.min()))
 
@@ -384,7 +435,7 @@ class BlockCMA(Method):
         along = constants.direction_rate
         gain = sqrt(along * (2 - along) * mass) if going else 0.0
         state.direction = (1 - along) * state.direction + gain * step  # eq. (45)
-        every = weights + penalties
+        every = np.maximum(weights, 0.0) + penalties
         lengths = np.maximum((white**2).sum(axis=1), SHORTEST)
         scaled = np.where(every >= 0, every, every * d / lengths)  # eq. (46)
         one = constants.rank_one
@@ -419,7 +470,7 @@ class BlockCMA(Method):
         self,
         state: CMAState,
         context: Context,
-        constants: Constants,
+        mass: float,
         weights: Array,
         white: Array,
         block: npt.NDArray[np.int64],
@@ -431,11 +482,28 @@ class BlockCMA(Method):
         other = 2 * weights[~half] @ white[~half]
         fresh = context.noisy and context.sample is None
         wanted = NEAR * (WANTED_FRESH if fresh else WANTED) * Constants(d, _usual_size(d)).mass
-        state.agreement = FORGET * state.agreement + (1 - FORGET) * float(one @ other) * constants.mass / wanted
+        state.agreement = FORGET * state.agreement + (1 - FORGET) * float(one @ other) * mass / wanted
         urge = _urge(state)
         state.blocks *= exp((GROWTH if urge > 0 else DECLINE) * urge)
-        most = max(2.0 * _usual_size(d), CROWD * context.nfev) / _block_size(d)
+        most = max(2.0 * _usual_size(d), CROWD * context.nfev / _seeds(state)) / _block_size(d)
         state.blocks = min(max(state.blocks, 2.0), max(most, 2.0))
+
+    def _adapt_seeds(self, state: CMAState, context: Context, scores: Array, block: npt.NDArray[np.int64]) -> None:
+        """Compare how much blocks say: where few of them say all, ranks would be those of the many that say little."""
+        heights = np.array([_height(scores[block == number]) for number in range(int(block[-1]) + 1)])
+        state.height = REMEMBER * state.height + (1 - REMEMBER) * float(heights.mean())
+        state.power = REMEMBER * state.power + (1 - REMEMBER) * float((heights**2).mean())
+        if not state.power:
+            return
+        share = state.height**2 / state.power / (1 - REMEMBER ** (state.nit + 1))
+        state.seeds *= exp(GROWTH if share < EVEN else -GROWTH)
+        state.seeds = self._affordable(state, context, state.seeds)
+
+    def _affordable(self, state: CMAState, context: Context, seeds: float) -> float:
+        """Return so many seeds, or as many as two blocks can afford."""
+        budget = self._budget(state.x.size, context) or 0
+        most = max(CROWD * context.nfev, DEAREST * budget) / (2 * _block_size(state.x.size))
+        return max(min(seeds, most), 1.0)
 
     def _keep_lowest(self, state: CMAState, points: Array, values: Array) -> None:
         """Stand at the lowest point seen."""
@@ -477,6 +545,14 @@ def shared(weights: Array, scores: Array) -> Array:
     return np.asarray((sums / counts)[place])
 
 
+def crowd(scores: Array) -> npt.NDArray[np.bool_] | None:
+    """Return where the score is that more than half of the points have; None if there is none."""
+    ordered = np.sort(scores)
+    middle = ordered[scores.size // 2]
+    same = scores == middle
+    return same if np.isfinite(middle) and 2 * same.sum() > scores.size else None
+
+
 def centred(scores: Array, block: npt.NDArray[np.int64]) -> Array:
     """Subtract from each score the mean of the finite ones of its block; the values of a flat block become 0."""
     out = scores.copy()
@@ -488,6 +564,27 @@ def centred(scores: Array, block: npt.NDArray[np.int64]) -> Array:
                 from_first = scores[fine] - scores[fine][0]
                 out[fine] = np.nan_to_num(from_first - from_first.mean(), nan=np.inf)
     return out
+
+
+def together(turns: list[Array]) -> Array:
+    """Return the mean of the scores of each point; of those that did not fail, if they are the most."""
+    if len(turns) == 1:
+        return turns[0]
+    every = np.stack(turns)
+    fine = np.isfinite(every)
+    count = fine.sum(axis=0)
+    total = np.where(fine, every, 0.0).sum(axis=0)
+    return np.where(2 * count > len(turns), total / np.maximum(count, 1), np.inf)
+
+
+def _height(scores: Array) -> float:
+    """Return how far scores lie apart; 0 if all failed."""
+    fine = scores[np.isfinite(scores)]
+    return float(fine.max() - fine.min()) if fine.size else 0.0
+
+
+def _seeds(state: CMAState) -> int:
+    return max(1, round(state.seeds))
 
 
 def _urge(state: CMAState) -> float:

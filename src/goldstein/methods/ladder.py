@@ -8,6 +8,7 @@ lies farther away than it must.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,17 @@ class Ladder(State):
             if self.scoring == "ranks":
                 return self._judge_paired(_ranks(_failures_last(self.values)))
             return self._judge_paired(_failures_last(self.values))
+
+    def share(self, sigma: float) -> float:
+        """Return the share of the ξ that tell the points of a level apart: (mean height)² / mean height²."""
+        assert self.values is not None
+        level = self.values[round(log(sigma, FACTOR)) - self.lowest]
+        with np.errstate(over="ignore", invalid="ignore"):
+            heights = np.abs(level[0] - level[1])
+            heights = heights[np.isfinite(heights)]
+            heights = heights / (heights.max(initial=0.0) or 1.0)
+        power = float((heights**2).mean()) if heights.size else 0.0
+        return float(heights.mean()) ** 2 / power if power else 1 / self.pairs
 
     def _judge_paired(self, values: Array) -> float | None:
         """Compare levels by the lower value of each pair, pair by pair; the usual level wins in doubt."""

@@ -19,6 +19,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.ladder import widths
@@ -34,6 +35,7 @@ EXACT = "exact"
 REPLAYED = "replayed"
 JUMPS = "jumps"
 FRESH = "fresh"
+FAILED = "it failed at x0"
 KINDS = (EXACT, REPLAYED, JUMPS, FRESH)
 
 NEAR = (1e-6, 1e-4, 1e-2)  # first radii, in lengths of x0
@@ -84,8 +86,8 @@ class Survey(State):
         Directions and ξ of the pairs, where they are centred and the values there.
     first : ndarray or None
         The values of the near pairs, to be asked for again.
-    changed : ndarray or None
-        How much F changed along each w at the largest radius so far.
+    changed, behind : ndarray or None
+        How much F changed along each w at the largest radius so far; `behind`: only along −w.
     slopes : list of float
         Root mean square slopes at the near radii that stand out from rounding.
     ends, values : ndarray, shape (2, walks), or None
@@ -118,6 +120,7 @@ class Survey(State):
     here: Array | None = None
     first: Array | None = None
     changed: Array | None = None
+    behind: npt.NDArray[np.bool_] | None = None
     slopes: list[float] = field(default_factory=list)
     ends: Array | None = None
     values: Array | None = None
@@ -222,7 +225,9 @@ class Survey(State):
         assert self.w is not None
         chosen = self._walking
         stride = max(STRIDE, self.radius) * self.length
-        points = (self.centre + (t * stride)[:, :, None] * self.w[chosen]).reshape(-1, self.w.shape[1])
+        assert self.behind is not None
+        w = np.where(self.behind[chosen, None], -self.w[chosen], self.w[chosen])
+        points = (self.centre + (t * stride)[:, :, None] * w).reshape(-1, self.w.shape[1])
         if context.project is not None:
             points = np.stack([context.project(point) for point in points])
         xi = None if self.samples is None else np.concatenate([self.samples[chosen]] * len(t))
@@ -243,6 +248,9 @@ class Survey(State):
 
     def _told_repeat(self, query: Query, values: Array) -> None:
         finite = np.sort(values[~np.isnan(values)])
+        if not finite.size:  # probes nearby would fail as well, and too many failures end a run
+            self._decide(JUMPS, FAILED)
+            return
         self.phase = "near"
         if finite.size > 1 and finite[-1] - finite[0] > self.rounding:
             shown = f"{finite[0]:.6g} and {finite[-1]:.6g}"
@@ -259,10 +267,10 @@ class Survey(State):
         self.here = np.broadcast_to(values[2 * k * len(NEAR) :], (k,))
         self.first = pairs[0]
         if np.isnan(self.here).all():
-            self._decide(JUMPS, "it failed at x0")
+            self._decide(JUMPS, FAILED)
             return
         for r, (plus, minus) in zip(NEAR, pairs, strict=True):
-            self.changed = _change(plus, minus, self.here)
+            self.changed = self._take_change(plus, minus)
             differences = (plus - minus)[~np.isnan(plus - minus)]
             steep = root_mean_square(differences) if differences.size else 0.0
             if steep > self.rounding:
@@ -276,6 +284,12 @@ class Survey(State):
             self._go_farther("farther")
         else:
             self._walk()
+
+    def _take_change(self, plus: Array, minus: Array) -> Array:
+        """Return how much F changed along each w, and note where it did so on the other side alone: walks go there."""
+        assert self.here is not None
+        self.behind = (np.abs(plus - self.here) <= self.rounding) & (np.abs(minus - self.here) > self.rounding)
+        return _change(plus, minus, self.here)
 
     def _walk(self) -> None:
         """Look for jumps, unless that is not wanted or would cost too much."""
@@ -303,8 +317,7 @@ class Survey(State):
 
     def _told_farther(self, query: Query, values: Array) -> None:
         plus, minus = self._take_pairs(query, values)
-        assert self.here is not None
-        self.changed = _change(plus, minus, self.here)
+        self.changed = self._take_change(plus, minus)
         self._take_bend(self.radius, plus, minus)
         if (self.changed > self.rounding).any():
             self._walk()
