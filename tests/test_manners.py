@@ -159,6 +159,36 @@ def drawing(x):
     return np.random.normal()  # noqa: NPY002
 
 
+def test_a_simulator_that_ignores_its_seed_is_told_so():
+    noise = np.random.default_rng(0)
+    with pytest.warns(RuntimeWarning, match="The same seed gave two different values at the same point"):
+        res = gs.minimize(gs.Seeded(lambda x, seed: value(x) + noise.normal()), X0, max_evals=500, rng=0)
+    assert res.message.endswith("draw all of it from the seed, or use Unreplayable.")
+    assert res.nfev <= 500
+    honest = gs.minimize(
+        gs.Seeded(lambda x, seed: value(x) + np.random.default_rng(seed).normal()), X0, max_evals=500, rng=0
+    )
+    assert "same seed" not in honest.message
+
+
+@pytest.mark.parametrize(
+    ("oracle", "ran"),
+    [
+        (value, 'auto ran BFGS, raced against CMA-ES: the kind is "exact", since no jumps were found; looking took'),
+        (gs.Seeded(lambda x, seed: value(x, 1 + seed % 3)), 'auto ran sifting: the kind is "replayed", since no jumps'),
+        (gs.Unreplayable(value), 'auto ran CMA-ES in blocks: the kind is "fresh", since its noise cannot be replayed.'),
+    ],
+    ids=["exact", "replayed", "fresh"],
+)
+def test_the_message_says_what_ran_and_why(oracle, ran):
+    res = gs.minimize(oracle, X0, max_evals=1000, rng=0)
+    assert ran in res.message
+    if oracle is value:
+        assert "The lowest point is that of bfgs; bfgs took" in res.message
+    told = gs.minimize(oracle, X0, max_evals=1000, rng=0, options={"kind": "jumps"}).message
+    assert 'the kind is "jumps", as the user said' in told
+
+
 # args
 
 

@@ -30,6 +30,13 @@ from goldstein.projection import Box
 
 FEWEST = 150  # evaluations below which a survey would cost too much of them
 GRADIENTS = 3  # BFGS must be able to afford so many
+RUNS = {
+    EXACT: "BFGS",
+    REPLAYED: "sifting",
+    JUMPS: "CMA-ES in blocks",
+    FRESH: "CMA-ES in blocks",
+}
+SAID = "as the user said"
 
 
 @dataclass
@@ -136,12 +143,12 @@ class Auto(Staged):
         if kind is None and context.noisy and context.sample is None:
             kind = FRESH
         if kind in (JUMPS, FRESH):
-            told = "the user said so" if self.kind else "its noise cannot be replayed"
+            told = SAID if self.kind else "since its noise cannot be replayed"
             self._choose(state, context, kind, told)
         elif _budget(x.size, context) < FEWEST:
             state.radius = KINK_RADIUS * length_of(x, context)
             kind = kind or (JUMPS if context.noisy else EXACT)
-            self._choose(state, context, kind, "the budget is too small to look at it")
+            self._choose(state, context, kind, SAID if self.kind else "taken as such, since few values tell nothing")
         else:
             state.inner = self._method(state).init(x, self._share(state, context))
         return state
@@ -170,12 +177,12 @@ class Auto(Staged):
                 step.noisy = survey.noise
                 state.radius = survey.scale
                 state.doubt = survey.doubt
-                self._choose(state, context, survey.kind, survey.reason)
+                self._choose(state, context, survey.kind, SAID if self.kind else f"since {survey.reason}")
             step.x = state.inner.x
         elif step.noisy:
             state.origin = step.x  # lower than x0 as far as is known, and in the place of x0 from now on
             state.last_resort = "lowest point before noise showed"
-            self._choose(state, context, FRESH, "a point asked for again gave another value")
+            self._choose(state, context, FRESH, "since a point asked for again gave another value")
             step.x = state.inner.x
             step.candidates = None
         found = step.candidates or {"last iterate": step.x, START: state.origin}
@@ -190,15 +197,17 @@ class Auto(Staged):
         small = _budget(state.x.size, context) < GRADIENTS * (state.x.size + 1)
         if kind == EXACT and small:
             kind = JUMPS
-            reason = "the budget is too small for gradients"
+            reason = "taken as such, since the budget is too small for gradients"
         if kind == EXACT and not (context.project is None or isinstance(context.project, Box)):
             kind = JUMPS
-            reason = f"{reason}, but BFGS takes no set other than a box"
+            reason = "taken as such, since BFGS takes no set other than a box"
         state.kind = kind
         state.evals = _budget(state.x.size, context) - context.nfev
         cost = context.nfev
         self._enter(state, context, state.origin)
-        state.remark = f'auto took {cost} evaluations to see that the kind is "{kind}": {reason}.'
+        looking = f"; looking took {cost} evaluations" if cost else ""
+        raced = ", raced against CMA-ES" if kind == EXACT or (kind == REPLAYED and state.doubt) else ""
+        state.remark = f'auto ran {RUNS[kind]}{raced}: the kind is "{kind}", {reason}{looking}.'
 
     def kernel(self, oracle: Oracle) -> Kernel | Refusal:
         reason = obstacle(oracle)

@@ -523,10 +523,11 @@ class BlockCMA(Method):
 
     def _remark(self, state: CMAState) -> str:
         if state.phase != "search":
-            return "cma was still looking for its first step size."
+            return "CMA-ES was still looking for its first step size."
+        generations = "1 generation" if state.nit == 1 else f"{state.nit} generations"
         return (
-            f"cma did {state.nit} generations, the last of about {self._size(state)} points with a standard deviation "
-            f"of {_spread(state):.3g} units."
+            f"CMA-ES did {generations}, the last of about {self._size(state)} points that were spread over "
+            f"{_spread(state):.3g} of the bounds, or of |x0| without them."
         )
 
 

@@ -181,7 +181,16 @@ class Duel(Staged):
         step.candidates = best.candidates
         if not context.noisy or not best.candidates:
             step.candidates = {"lowest point seen": best.x, START: state.origin}
+        if not context.noisy:
+            step.remarks = {**(step.remarks or {}), "settings": self._account(state, best)}
         return step
+
+    def _account(self, state: DuelState, best: Contender) -> str:
+        """Return who found the lowest point."""
+        one, other = state.contenders
+        found = self.first if best is one else self.second
+        used = f"{self.first.name} took {one.used} evaluations and {self.second.name} {other.used}"
+        return f"The lowest point is that of {found.name}; {used}."
 
     def _best(self, state: DuelState, noisy: bool) -> Contender:
         """Return who leads: without noise whoever has the lowest value."""

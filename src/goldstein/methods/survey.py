@@ -338,7 +338,7 @@ class Survey(State):
             self.radius = farther[0]
             self.phase = phase
         elif phase == "farther":
-            self._decide(self.wanted or JUMPS, f"it did not change within {self.radius:.3g} lengths of x0")
+            self._decide(self.wanted or JUMPS, f"it did not change within {self.radius:.3g} |x0|")
         else:
             self.phase = "over"
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from goldstein.criterion import Check
-from goldstein.oracle import Array, Oracle, Query
+from goldstein.oracle import Array, Oracle, Query, Seeded
 from goldstein.run.result import mean_and_error
 from goldstein.stationarity.certificate import Certificate, Search
 
@@ -21,6 +21,7 @@ WHOLE = 100  # and one in so many if that makes it the whole of a finite sum
 MOST = 10_000  # and this many values at most, unless more make it exact
 SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
 CERTIFYING_SHARE = 5  # one part in so many of the budget tells how stationary the answer is, if that is asked for
+SAME = 1e-6  # relative difference of two values under one seed that may be rounding, in single precision too
 TAIL = 0.05  # noise that cannot be replayed is cut at these quantiles when candidates are compared
 ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does not fill the memory
 
@@ -35,6 +36,7 @@ class Closed:
     stderr: float
     samples: int
     certificate: Certificate | None
+    replayed: bool = True
 
 
 @dataclass
@@ -111,7 +113,17 @@ class Closing:
             chosen = choose(judged, exact=exact)
         fun, stderr = mean_and_error(judged[chosen], exact=exact)
         certificate = yield from self._certify(points[chosen], left, rng)
-        return Closed(chosen, points[chosen], fun, stderr, size, certificate)
+        replayed = yield from self._replays(points[chosen], xi, judged[chosen], left)
+        return Closed(chosen, points[chosen], fun, stderr, size, certificate, replayed)
+
+    def _replays(self, x: Array, xi: Any, values: Array, left: Callable[[], int | None]) -> Check[bool]:
+        """Ask a simulator once more for a value that it has given: False if the same seed gives another one."""
+        rest = left()
+        if not isinstance(self.oracle, Seeded) or not values.size or (rest is not None and rest < 1):
+            return True
+        answer = yield Query(x[None, :].copy(), xi[:1])
+        once, again = float(values[0]), float(answer.values[0])
+        return not abs(again - once) > SAME * max(abs(once), abs(again))
 
     def _values(self, x: Array, xi: Any, size: int, left: Callable[[], int | None]) -> Check[Array]:
         """Evaluate a candidate; a deterministic f that fails is asked again a few times, as far as the budget goes."""

@@ -40,6 +40,10 @@ Play = Generator[Query | None, Answer | None, T]
 """What a driver plays: queries, and None where it may catch its breath; answers, and None after a breath."""
 
 SAME = 100  # unit rounding errors by which two values at one point may differ, as of a sum in another order
+NOT_REPLAYED = (
+    "The same seed gave two different values at the same point, so that this simulator does not replay its noise: draw "
+    "all of it from the seed, or use Unreplayable."
+)
 FAR = 1e6  # lengths of x0 from it at which an answer is worth a question
 FLAT = 50  # so many differences that are all exactly 0 are worth a warning
 FLAT_WITH_NOISE = 500  # where many components may be flat though f is not
@@ -567,6 +571,9 @@ class Session:
         if self.bare and not self._spent:
             result.fun_stderr = np.nan  # nobody has looked for noise
         result.success = result.success and bool(np.isfinite(answer.fun))
+        if not answer.replayed:
+            self.warn("replay", NOT_REPLAYED)
+            result.message += f" {NOT_REPLAYED}"
         certificate = answer.certificate
         if certificate is None and status is Status.CRITERION and self.rule == "last" and self.coordinates is None:
             certificate = self.step.done if isinstance(self.step.done, Certificate) else None
