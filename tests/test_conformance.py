@@ -73,7 +73,10 @@ def test_the_public_check_finds_a_method_that_cheats():
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_no_method_by_name_ends_above_its_start(name, problem):
-    """Without any settings, 4,000 evaluations: on no problem does the answer lie above f(x0) beyond noise."""
+    """Without any settings, 4,000 evaluations: on no problem does the answer lie above f(x0) beyond noise.
+
+    Noise is that of the last judgement, by which the answer is chosen: two of its standard errors.
+    """
     needs = resolve(name, None).needs
     if needs.refusal(name, problem.oracle) or (name == "cutting-plane" and problem.x0.size > MOST_VARIABLES):
         pytest.skip("not for this method")
@@ -81,7 +84,8 @@ def test_no_method_by_name_ends_above_its_start(name, problem):
         warnings.simplefilter("ignore", RuntimeWarning)
         res = gs.minimize(problem.oracle, problem.x0, name, max_evals=4000, rng=0)
     start = problem.value(problem.x0)
-    assert problem.value(res.x) <= start + 0.02 * max(abs(start), abs(problem.gap))
+    noise = 2 * np.nan_to_num(res.fun_stderr)
+    assert problem.value(res.x) <= start + 0.02 * max(abs(start), abs(problem.gap)) + noise
     assert problem.value(res.x) >= problem.f_star - 1e-6 * max(1.0, abs(problem.f_star))
     assert res.nfev + res.ngev <= 4000
 

@@ -176,7 +176,8 @@ class GFMPlus(ZerothOrder):
 
     @classmethod
     def guess(cls, scale: Scale, given: Mapping[str, Any]) -> GFMPlus:
-        settings = {"delta": max(1e-2 * scale.radius, scale.floor), "epoch_length": 10, "batch_size": 5, **given}
+        # A δ so large that a correction carries less noise than a fresh estimate, which at 0.01 radii it does not.
+        settings = {"delta": max(0.1 * scale.radius, scale.floor), "epoch_length": 10, "batch_size": 5, **given}
         m = settings["epoch_length"]
         b = settings["batch_size"]
         epoch = 2 * (settings.get("large_batch_size") or m * b) + 4 * b * (m - 1)
