@@ -254,12 +254,24 @@ def test_with_noise_the_answer_so_far_shows_if_it_is_the_users(model, settings):
     assert seen.x_fun is None
 
 
-def test_where_there_is_no_point_it_says_how_to_see_it(model):
-    half(model.plain, path="a run", callback=None)
+def test_the_answer_of_a_run_that_has_ended_shows(model):
+    res = half(model.plain, path="a run", callback=None)
     seen = inspect("a run")
-    assert (seen.x, seen.running) == (None, False)
-    said = run("inspect", "a run")[1]
-    assert "goldstein resume 'a run' --with my_module:my_function shows it, and asks for nothing" in said
+    assert (seen.x, seen.x_fun, seen.running) == (res.x.tolist(), res.fun, False)
+    assert " x [" in run("inspect", "a run")[1]
+
+
+def test_the_curve_of_a_noisy_run_ends_where_candidates_are_judged(tmp_path):
+    """The start is among them, and would look like a rise."""
+    oracle = gs.Seeded(lambda x, seed: float(np.abs(x - 1).sum() + 0.01 * np.random.default_rng(seed).normal()))
+    gs.minimize(oracle, np.full(3, 9.0), max_evals=600, rng=0, journal=tmp_path / "run.journal")
+    seen = inspect(tmp_path / "run.journal")
+    assert seen.curve[-1][1] < 3
+    assert seen.best < 3
+
+
+def test_a_page_quotes_the_name_of_the_journal(model):
+    half(model.plain, path="a run", callback=None)
     pytest.importorskip("jinja2")
     assert run("inspect", "a run", "--html", "run.html")[0] == 0
     assert "resume &#39;a run&#39;" in Path("run.html").read_text(encoding="utf-8")

@@ -148,7 +148,8 @@ def _said(seen: Inspection) -> dict[str, str]:
         said["ended"] = f"not yet{WRITTEN[seen.running]}"
     if seen.x is not None:
         value = "" if seen.x_fun is None else f" f = {seen.x_fun:.6g}"
-        said["x at the last snapshot"] = f"{numbers(np.array(seen.x), MOST_NUMBERS)}{value}"
+        when = "x at the last snapshot" if seen.outcome is None else "x"
+        said[when] = f"{numbers(np.array(seen.x), MOST_NUMBERS)}{value}"
     elif seen.outcome is not None:
         said["x"] = f"{resume(seen.path)} shows it, and asks for nothing"
     said |= {name: str(value) for name, value in seen.settings.items() if value not in (None, [])}

@@ -67,8 +67,9 @@ class Inspection:
         Whether a process is writing into it; None: nobody knows, as on Windows. It may be wrong about processes of
         other machines that share the file.
     x, x_fun : list of float and float, or None
-        The best point up to the last snapshot and the value there, with noise the answer so far and None. A journal
-        holds no points: without a snapshot both are None.
+        The answer of a run that has ended, and f there. Before that the best point up to the last snapshot and the
+        value there, with noise the answer so far and None: a journal holds no points, and without a snapshot both are
+        None.
     settings : dict
         What makes the run: method, oracle, x0, bounds, and so on, in short.
     versions : dict
@@ -208,7 +209,9 @@ def _look_at_snapshot(path: Path, stages: list[Stage], seen: Inspection) -> None
 
 
 def _take_point(snapshot: Snapshot, header: Mapping[str, Any], seen: Inspection) -> None:
-    """Take over the best point; with noise the answer so far, if that is in the user's coordinates."""
+    """Take over the best point of a run that has not ended; with noise its answer, if it is as the user sees it."""
+    if seen.x is not None:
+        return
     if not seen.noisy and snapshot.lowest.x is not None:
         seen.x, seen.x_fun = snapshot.lowest.x.tolist(), snapshot.lowest.value
         return
@@ -228,6 +231,7 @@ class _Watch:
         self.values = 0
         self.gradients = 0
         self.curve = _Curve()
+        self.failures = 0  # besides those on the curve
         self._first: list[float] = []  # values of the first query
         self.stamps: deque[tuple[float, int]] = deque(maxlen=RECENT + 1)
         self.one_by_one = True  # no part was begun before the one before was told
@@ -258,6 +262,10 @@ class _Watch:
         if number == 1 and len(self.stages) == 1:
             self._first += np.frombuffer(content, offset=TOLD.size).tolist()
         self.values += rows
+        if self.stages[-1].ending is not None and (self.noisy or self._gave_two_values()):
+            judging = np.frombuffer(content, offset=TOLD.size)  # of candidates, the start among them: not the course
+            self.failures += int(np.count_nonzero(~np.isfinite(judging)))
+            return
         self.curve.add(content[TOLD.size :])
 
     def _gave_two_values(self) -> bool:
@@ -277,7 +285,7 @@ class _Watch:
         seen.max_evals = limits["max_evals"]
         seen.max_iter = limits["max_iter"]
         seen.noisy = self.noisy or self._gave_two_values()
-        seen.failures = self.curve.failures
+        seen.failures = self.curve.failures + self.failures
         seen.unanswered = sum(stage.begun - stage.told for stage in self.stages)
         seen.curve = self.curve.points(seen.noisy)
         seen.best = self.curve.recent() if seen.noisy else self.curve.lowest
@@ -287,6 +295,8 @@ class _Watch:
         if last.outcome is not None:
             about = dict(last.outcome)
             seen.compiled = bool(about.pop("compiled", False))
+            seen.x = about.pop("x", None)
+            seen.x_fun = about["fun"] if seen.x is not None else None
             seen.outcome = {**about, "status": Status(about["status"]).name}
         seen.versions = header["versions"]
         seen.settings = _settings(header)

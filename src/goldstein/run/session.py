@@ -44,6 +44,7 @@ NOT_REPLAYED = (
     "The same seed gave two different values at the same point, so that this simulator does not replay its noise: draw "
     "all of it from the seed, or use Unreplayable."
 )
+MOST_NUMBERS = 10_000  # of an answer that is written into the journal
 FAR = 1e6  # lengths of x0 from it at which an answer is worth a question
 FLAT = 50  # so many differences that are all exactly 0 are worth a warning
 FLAT_WITH_NOISE = 500  # where many components may be flat though f is not
@@ -585,8 +586,10 @@ class Session:
         """Write down how the run has ended."""
         if self.journal is not None:
             about = {name: result[name] for name in ("fun", "fun_stderr", "nfev", "ngev", "nit", "nfail", "message")}
-            compiled = self.kernel is not None
-            self.journal.outcome({**about, "status": int(result.status), "compiled": compiled})
+            about |= {"status": int(result.status), "compiled": self.kernel is not None}
+            if result.x.size <= MOST_NUMBERS:
+                about["x"] = result.x.tolist()
+            self.journal.outcome(about)
         return result
 
     def _candidates(self) -> dict[str, Array]:
