@@ -1,5 +1,6 @@
 """What new users ran into, and how it is answered: scipy's habits, bounds, arguments, callbacks."""
 
+import functools
 import importlib
 import re
 import time
@@ -132,6 +133,21 @@ def test_a_function_that_cannot_be_called_is_refused_before_it_is(make, sentence
         make()
 
 
+def test_a_function_behind_a_decorator_is_taken_as_it_is_called():
+    def with_seed(fun):
+        @functools.wraps(fun)
+        def seeded(x):
+            return fun(x, 0)
+
+        return seeded
+
+    @with_seed
+    def cost(x, seed):
+        return value(x)
+
+    same(gs.minimize(cost, X0, max_evals=50, rng=0), gs.minimize(value, X0, max_evals=50, rng=0))
+
+
 def test_a_function_that_returns_more_than_a_number_is_told_so():
     with pytest.raises(ValueError, match="returned a tuple of 2 where one real number was expected"):
         gs.minimize(lambda x: (0.0, x), X0)
@@ -143,7 +159,7 @@ def test_why_evaluations_failed_is_in_the_message(workers):
         raise RuntimeError("the licence server is down")
 
     res = gs.minimize(fun, X0, max_evals=60, rng=0, catch=RuntimeError, workers=workers)
-    assert "The first that tells why: RuntimeError: the licence server is down" in res.message
+    assert "Why, for one of them: RuntimeError: the licence server is down" in res.message
     assert "every evaluation failed" in str(res)
 
 
@@ -161,10 +177,11 @@ def drawing(x):
 
 def test_a_simulator_that_ignores_its_seed_is_told_so():
     noise = np.random.default_rng(0)
-    with pytest.warns(RuntimeWarning, match="The same seed gave two different values at the same point"):
-        res = gs.minimize(gs.Seeded(lambda x, seed: value(x) + noise.normal()), X0, max_evals=500, rng=0)
-    assert res.message.endswith("draw all of it from the seed, or use Unreplayable.")
-    assert res.nfev <= 500
+    for evals in (100, 500, 1001, 5000):
+        with pytest.warns(RuntimeWarning, match="The same seed gave two different values at the same point"):
+            res = gs.minimize(gs.Seeded(lambda x, seed: value(x) + noise.normal()), X0, max_evals=evals, rng=0)
+        assert res.message.endswith("draw all of it from the seed, or use Unreplayable.")
+        assert res.nfev <= evals
     honest = gs.minimize(
         gs.Seeded(lambda x, seed: value(x) + np.random.default_rng(seed).normal()), X0, max_evals=500, rng=0
     )
@@ -360,6 +377,30 @@ def test_a_run_with_fixed_variables_is_the_run_without_them(method, scale):
     assert (res.fun, res.nfev, res.nit) == (alone.fun, alone.nfev, alone.nit)
 
 
+def test_a_fixed_variable_costs_nothing_without_a_limit_either():
+    held = gs.minimize(lambda x: value(x[:2], 0.35), [0.9, 0.2, 7.0], bounds=[(None, None)] * 2 + [(7, 7)], rng=0)
+    same_without = gs.minimize(value, [0.9, 0.2], args=(0.35,), rng=0)
+    np.testing.assert_array_equal(held.x[:2], same_without.x)
+    assert held.nfev == same_without.nfev
+
+
+def test_a_criterion_is_looked_at_though_all_variables_are_fixed():
+    bounds = [(1, 1), (2, 2)]
+    assert gs.minimize(value, [1.0, 2.0], bounds=bounds, stop=gs.stop.Target(5.0), rng=0).success
+    assert not gs.minimize(value, [1.0, 2.0], bounds=bounds, stop=gs.stop.Target(2.0), rng=0).success
+
+
+def test_what_is_shown_in_the_free_variables_is_said_to_be():
+    oracle = gs.Deterministic(lambda x: value(x), grad=lambda x: np.sign(x))
+    res = gs.minimize(oracle, [0.3, 0.0], gs.INGD(delta=0.1, epsilon=0.2), bounds=[(None, None), (0.5, 0.5)], rng=0)
+    assert res.success
+    assert "That is in the variables that are not fixed." in res.message
+    asked = gs.minimize(
+        value, [0.9, 1.0], bounds=[(None, None), (1, 1)], max_evals=1000, rng=0, stationarity=(0.1, 0.1)
+    )
+    assert "Queries may leave the allowed set by delta = 0.1." in asked.message
+
+
 def test_gradients_of_fixed_variables_are_left_out():
     def slope(x):
         return np.sign(x - 0.35)
@@ -458,6 +499,26 @@ def test_it_is_still_known_when_the_run_goes_on_from_a_snapshot_and_is_interrupt
 
         res = gs.minimize(f, np.zeros(4), max_evals=1000, rng=0, journal=kept)
         assert res.fun == rosenbrock(res.x) <= min(seen[:280])
+
+
+def test_an_interrupted_run_in_machine_code_returns_where_it_stands():
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def f(x):
+        return np.abs(x - 1.0).sum()
+
+    seen = []
+
+    def stop(res):
+        seen.append(res)
+        if len(seen) == 60:
+            raise KeyboardInterrupt
+
+    res = gs.minimize(f, np.full(5, 5.0), gs.GFM(0.01, 0.01), max_evals=20_000, rng=0, compiled=True, callback=stop)
+    assert res.status is gs.Status.INTERRUPTED
+    assert f(res.x) < 1
+    assert np.isnan(res.fun_stderr)
 
 
 @pytest.mark.parametrize("evals", [1, 2, 3, 4])

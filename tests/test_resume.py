@@ -3,6 +3,7 @@
 This file is also the program of the other processes that its tests start: `python test_resume.py rest folder`.
 """
 
+import functools
 import json
 import shutil
 import signal
@@ -20,7 +21,10 @@ from goldstein import Journal, Status
 from goldstein.methods import resolve
 from goldstein.steps import HalveOnPlateau, InverseSqrt, LinearDecay
 
-pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:The first phase of:RuntimeWarning"),  # it is longer than half a run
+]
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
 HALF = 30
 
@@ -49,7 +53,7 @@ METHODS_WITHOUT_RULE = {
 OUTPUTS = [None, "average", "random", "best"]
 
 
-def value(x, xi=0) -> float:
+def value(x, xi=0, more=0.0) -> float:
     return float(np.abs(x - 0.1 * np.sin(xi + np.arange(x.size))).sum() + np.sin(7 * xi))
 
 
@@ -298,6 +302,7 @@ def test_wherever_ctrl_c_hits_the_resumed_run_equals_the_uninterrupted_one(tmp_p
     whole = gs.minimize(FUNCTIONS["sum"], X0, method, **keys)
     at = whole.nfev + whole.ngev if at == "last value" else at
 
+    @functools.wraps(value)  # whose values are in the journal
     def interrupted(x, i):
         nonlocal calls
         calls += 1
@@ -324,6 +329,7 @@ def test_ctrl_c_while_a_target_is_confirmed_does_not_lose_the_confirmation(tmp_p
     for at in range(20, whole.nfev, 9):  # every confirmation is hit twice
         calls, path = 0, tmp_path / f"{at}.npz"
 
+        @functools.wraps(value)
         def interrupted(x, i, at=at):
             nonlocal calls
             calls += 1
@@ -343,6 +349,7 @@ def _interrupted(path: str, function: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have told its children to ignore it
     calls = 0
 
+    @functools.wraps(value)  # whose values are in the journal
     def slow(*args):
         nonlocal calls
         calls += 1

@@ -201,7 +201,7 @@ def _all_real(given: npt.NDArray[Any]) -> bool:
 def takes(fun: Callable[..., Any], count: int) -> bool:
     """Whether a callable can be called with so many arguments; true of one that does not tell."""
     try:
-        known = inspect.signature(fun)
+        known = inspect.signature(fun, follow_wrapped=False)
     except (TypeError, ValueError):  # some that are not written in Python
         return True
     try:
@@ -221,5 +221,8 @@ def signature(fun: Callable[..., Any]) -> str:
     'cost(order, seed)'
     """
     name = getattr(fun, "__name__", type(fun).__name__)
-    parameters = ", ".join(str(one.replace(annotation=one.empty)) for one in inspect.signature(fun).parameters.values())
+    parameters = ", ".join(
+        str(one.replace(annotation=one.empty))
+        for one in inspect.signature(fun, follow_wrapped=False).parameters.values()
+    )
     return f"{name}({parameters})"

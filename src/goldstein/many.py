@@ -45,6 +45,7 @@ REFUSED = {
 }
 
 
+MOST_WARNINGS = 20  # of one run that are passed on
 STACKED = ("fun", "fun_stderr", "nfev", "nfail", "success")
 
 
@@ -175,7 +176,8 @@ class Runs:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield
-        heard += [str(one.message) for one in caught if issubclass(one.category, RuntimeWarning)]
+        sentences = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, RuntimeWarning))
+        heard += list(sentences)[:MOST_WARNINGS]
 
     def run(self, index: int) -> Result:
         """Return the run of one seed; what its journal holds is not asked for again."""

@@ -180,9 +180,6 @@ def minimize(
     callback = _callback(arguments.optional_callable("callback", callback))
     monitor = arguments.optional_callable("monitor", monitor)
     notes = []
-    if max_evals is None and max_iter is None:
-        max_evals = 1000 * (x.size + 1)
-        notes.append(f"No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}.")
     chosen = resolve(method, options)
     if output == "best" and not chosen.needs.values:
         raise ValueError(
@@ -190,6 +187,10 @@ def minimize(
         )
     allowed = as_projection(bounds, projection, x.size)
     coordinates = coordinates_of(x, scale, allowed)
+    if max_evals is None and max_iter is None:
+        d = x.size if coordinates is None else coordinates.inside(x).size
+        max_evals = 1000 * (d + 1)
+        notes.append(f"No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}.")
     if isinstance(allowed, Box) and not np.array_equal(allowed(x), x):
         notes.append("x0 lies outside the bounds, so the run began at the nearest point inside.")
     _check_room(seen(allowed, coordinates), coordinates, chosen)
@@ -413,7 +414,8 @@ def _solve(
         unused.append("jac")
     if unused:
         name = chosen if isinstance(chosen, str) else chosen.name
-        warn(f"{name} uses no derivatives, so that {' and '.join(unused)} is of no use.")
+        are = "is" if len(unused) == 1 else "are"
+        warn(f"{name} uses no derivatives, so that {' and '.join(unused)} {are} of no use.")
     if getattr(jac, "__self__", None) is fun and hasattr(fun, "fun"):  # jac=True: what scipy has made of (f, gradient)
         both = fun.fun
         fun, jac = (lambda x, *args: both(x, *args)[0]), (lambda x, *args: both(x, *args)[1])

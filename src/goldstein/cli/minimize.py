@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from goldstein.arguments import signature, takes
 from goldstein.cli.found import box, exceptions, found, options, pair, point
 from goldstein.cli.play import Wanted, aside
 from goldstein.cli.polite import WRONG_USE, end
@@ -106,4 +107,6 @@ def _oracle(fun: Any, seeded: bool, n: int | None, vectorized: bool) -> Any:
         return Seeded(fun, vectorized=vectorized)
     if n is not None:
         return FiniteSum(fun, n, vectorized=vectorized)
+    if not takes(fun, 1):
+        end(f"{signature(fun)} takes more than the point: give --seeded for F(x, seed), or --n for F(x, i).", WRONG_USE)
     return Deterministic(fun, vectorized=True) if vectorized else fun

@@ -121,10 +121,7 @@ def _terminable() -> Iterator[list[int]]:
 
 def raised(error: BaseException) -> str:
     """Return the sentence about an exception of the user's function."""
-    hint = ""
-    if isinstance(error, TypeError) and re.search(r"missing 1 required positional argument: '\w+'$", str(error)):
-        hint = " Is it F(x, seed)? Then give --seeded; with F(x, i), i in 0..n-1, give --n."
-    return f"The function raised {described(error)}.{hint}"
+    return f"The function raised {described(error)}."
 
 
 def described(error: BaseException) -> str:

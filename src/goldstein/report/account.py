@@ -159,7 +159,7 @@ def value_in_words(result: Any) -> str:
     '0.123 ± 0.012 (standard error)'
     """
     error = result.fun_stderr
-    if result.nfail and result.nfail == result.nfev:
+    if result.nfail and result.nfail == result.nfev + result.ngev:
         return "not known, since every evaluation failed"
     if error == 0:
         sure = result.get("settings", {}).get("oracle") in (None, "Deterministic", "FiniteSum")

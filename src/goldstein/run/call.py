@@ -98,7 +98,8 @@ def name_of(fun: Any) -> str:
     """Return where a function is found, as module:name, or what it is."""
     bare = fun.fun if isinstance(fun, Oracle) else fun
     name = getattr(bare, "__qualname__", None)
-    return f"{bare.__module__}:{name}" if name else type(bare).__name__
+    module = getattr(bare, "__module__", None)
+    return f"{module}:{name}" if name and module else type(bare).__name__
 
 
 def _oracle(fun: Any) -> dict[str, Any]:

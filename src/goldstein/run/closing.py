@@ -21,6 +21,7 @@ WHOLE = 100  # and one in so many if that makes it the whole of a finite sum
 MOST = 10_000  # and this many values at most, unless more make it exact
 SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
 CERTIFYING_SHARE = 5  # one part in so many of the budget tells how stationary the answer is, if that is asked for
+ENOUGH = 5  # values at each candidate, of which one can be spared
 SAME = 1e-6  # relative difference of two values under one seed that may be rounding, in single precision too
 TAIL = 0.05  # noise that cannot be replayed is cut at these quantiles when candidates are compared
 ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does not fill the memory
@@ -100,6 +101,9 @@ class Closing:
         most = left()
         if most is not None:
             size = max(0, min(size, (most - self.certifying) // len(points)))
+            full = len(points) * size + self.certifying >= most
+            if full and size >= ENOUGH and isinstance(self.oracle, Seeded):
+                size -= 1  # which leaves one to see whether noise is replayed
         xi: Any = None
         if size and self.oracle.sample is not None:
             xi = np.arange(size) if size == self.oracle.n else self.oracle.sample(rng, size)
@@ -176,9 +180,9 @@ def choose(judged: dict[str, Array], *, exact: bool) -> str:
 def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) -> str:
     """Return the first candidate, unless a later one is lower by a standard error of the difference.
 
-    `exact` means are f itself, and any difference is clear; where there is none at all, the start is left, which is the
-    last one. `cut` compares means of values between their 5 % and 95 % quantiles, because noise that does not cancel
-    may have heavy tails.
+    `exact` means are f itself, and any difference is clear. Where there is no difference at all the answer is the
+    start, which is the last one. `cut` compares means of values between their 5 % and 95 % quantiles, because noise
+    that does not cancel may have heavy tails.
     """
     names = [name for name, values in judged.items() if np.isfinite(values).any()]
     if not names:

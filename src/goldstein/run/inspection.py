@@ -212,7 +212,7 @@ def _take_point(snapshot: Snapshot, header: Mapping[str, Any], seen: Inspection)
     """Take over the best point of a run that has not ended; with noise its answer, if it is as the user sees it."""
     if seen.x is not None:
         return
-    if not seen.noisy and snapshot.lowest.x is not None:
+    if not seen.noisy and not snapshot.compiled and snapshot.lowest.x is not None:
         seen.x, seen.x_fun = snapshot.lowest.x.tolist(), snapshot.lowest.value
         return
     answer = snapshot.tracker.answer(snapshot.step.x)

@@ -142,6 +142,8 @@ class Session:
         self._said: set[str] = set()
         self._resting: Snapshot | None = None
         self._final = False
+        self._at_start = np.nan  # f at the start, if it was asked for
+        self.kernel: Kernel | None = None
         self.ending = False  # what is still asked for is about the answer only
         self.choosing = False
         self._spent = 0  # before the method began
@@ -198,6 +200,8 @@ class Session:
         self.reason = answer.reason
         self.lowest.look(query, answer)
         first, second = answer.values
+        if np.array_equal(query.points[0], self._start):
+            self._at_start = float(first)
         rounding = SAME * DOUBLE * max(abs(first), abs(second))
         if np.isfinite(answer.values).all() and abs(first - second) > rounding:
             self._take_as_noisy(
@@ -251,17 +255,20 @@ class Session:
 
     def _check_reach(self) -> None:
         """Say so beforehand if queries may leave the allowed set."""
-        if self.projection is None:
+        if self.allowed is None:
             return
         reach = self.needs.reach
-        held = self.projection.holds(reach) or (self.needs.narrow and isinstance(self.projection, Box))
+        inside = self.projection
+        held = inside is None or inside.holds(reach) or (self.needs.narrow and isinstance(inside, Box))
         scale = None if self.coordinates is None else self.coordinates.scale
-        inside = reach if scale is None else reach * float(scale.min(initial=np.inf))
+        margin = reach if scale is None else reach * float(scale.min(initial=np.inf))
+        if inside is None:
+            margin = 0.0  # every free variable may go everywhere, and the fixed ones nowhere
         diagnostic = [criterion.reach for criterion in (*self.periodic, *self.watching)]  # of queries, not scaled
         if self.stationarity is not None:
             diagnostic.append(self.stationarity[0])
         farthest = max(diagnostic, default=0.0)
-        if not held or farthest > inside:
+        if not held or farthest > margin:
             leaving = max(farthest, 0.0 if held else reach)
             self.notes.append(f"Queries may leave the allowed set by delta = {leaving:.3g}.")
 
@@ -323,6 +330,10 @@ class Session:
             self.journal.goes_on(Status.FAILING)
         if not self._x0.size:
             self.notes.append("All variables are fixed by their bounds, so that there is nothing to choose.")
+            for criterion in (*self.periodic, *self.watching):
+                check = criterion.confirm(self._outside(self.step.x), self.oracle, self.aux)
+                if (yield from self._counted(check, self.reserve)):
+                    return self._meets(criterion)
             return Status.FINISHED
         if self.step.done is not None:
             return self._finish(self.step.done)
@@ -465,6 +476,8 @@ class Session:
             delta = self.needs.reach
         if self.coordinates is not None and self.coordinates.scale is not None:
             sentence += " That is in the coordinates x / x_scale."
+        if self.coordinates is not None and self.coordinates.free is not None:
+            sentence += " That is in the variables that are not fixed."
         x = self.step.x
         shown = not delta or points_that_fit(x, delta, self.counters.proven) >= self.nit
         if not shown:
@@ -665,7 +678,7 @@ class Session:
         notes = [*self.notes, *self.remarks.values()]
         if count.nfail:
             share = count.nfail / max(self.counted, 1)
-            first = f" The first that tells why: {self.reason:.300}" if self.reason else ""
+            first = f" Why, for one of them: {self.reason:.300}" if self.reason else ""
             said = f"{share:.1%} of the evaluations failed; if that depends on the point, estimates are biased."
             notes.append(f"{said}{first}")
         x, fun, stderr = self._known()
@@ -693,8 +706,11 @@ class Session:
         x = self._best()
         lowest = self.lowest
         told = self.estimating and not self.oracle.noisy and self._found is None
-        if told and lowest.x is not None and (self.choosing or np.array_equal(x, lowest.x)):
+        shown = told and self.kernel is None  # machine code shows no single point
+        if shown and lowest.x is not None and (self.choosing or np.array_equal(x, lowest.x)):
             return lowest.x.copy(), lowest.value, 0.0
+        if told and np.isfinite(self._at_start) and np.array_equal(x, self._start):
+            return x, self._at_start, 0.0
         funs = self.recorder.columns["fun"]
         return x, funs[-1] if funs else np.nan, np.nan
 
