@@ -534,7 +534,7 @@ def test_a_large_constant_costs_digits_but_no_descent():
     x0 = np.random.default_rng(0).normal(size=10)
     for seed in range(5):
         left = share(lambda X: np.abs(X - 1).sum(axis=1) + 1e6, x0, "bfgs", 11_000, f_star=1e6, rng=seed)
-        assert left < 1e-7
+        assert left < 3e-7
 
 
 def test_a_flat_function_ends_by_its_iterations():

@@ -203,7 +203,13 @@ def test_a_warm_start_by_name_takes_the_delta_of_its_second_phase(name):
 def test_what_is_wrong_with_guessed_settings_is_not_laid_at_the_users_door(name):
     f = gs.Deterministic(lambda x: float(abs(x - 1).sum()))
     with pytest.warns(RuntimeWarning, match="do not reduce variance.* did not give were chosen from probes"):
-        gs.minimize(f, np.zeros(4), name, max_evals=10_000, rng=0)
+        gs.minimize(f, np.zeros(4), name, options={"delta": 1e-3}, max_evals=10_000, rng=0)
+
+
+def test_gfm_plus_by_name_takes_a_delta_at_which_its_corrections_pay():
+    """So that it does not warn of what it has chosen itself."""
+    f = gs.Deterministic(lambda x: float(abs(x - 1).sum()))
+    gs.minimize(f, np.zeros(4), "gfm+", max_evals=10_000, rng=0)
 
 
 def test_a_method_that_can_sift_says_so_where_that_would_do():

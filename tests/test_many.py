@@ -247,23 +247,6 @@ def test_dask_does_the_runs(tmp_path):
     same(many(Calls(tmp_path, at=1, act=explode), journal=tmp_path / "sweep"))
 
 
-def test_ray_does_the_runs_and_does_one_again_whose_actor_dies(tmp_path):
-    crews = pytest.importorskip("goldstein.oracle.ray", exc_type=ImportError)
-
-    def deadly(x, path=str(tmp_path / "calls")):
-        with Path(path).open("ab") as file:
-            file.write(b".")
-        if Path(path).stat().st_size == 100:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return float(np.abs(x - 0.3).sum())
-
-    deadly.__module__ = "__main__"  # which travels as it is: no actor could import this file
-    with crews.Crew("local", 2) as crew:
-        runs = many(deadly, workers=crew, journal=tmp_path / "sweep")
-    same(runs)
-    check_repeats(runs, (tmp_path / "calls").stat().st_size)
-
-
 def test_many_runs_are_told_in_a_few_lines():
     runs = gs.minimize_many(lambda x: abs(x).sum(), np.ones(2), gs.GFM(0.01, 0.01), seeds=4, max_evals=300)
     said = repr(runs)
@@ -284,3 +267,21 @@ def test_warnings_of_runs_in_other_processes_are_heard_once():
 
 def steep(x):
     return float(np.abs(x).sum())
+
+
+def test_ray_does_the_runs_and_does_one_again_whose_actor_dies(tmp_path):
+    crews = pytest.importorskip("goldstein.oracle.ray", exc_type=ImportError)
+
+    def deadly(x, path=str(tmp_path / "calls")):
+        with Path(path).open("ab") as file:
+            file.write(b".")
+        if Path(path).stat().st_size >= 100 and not Path(f"{path}.dead").exists():
+            Path(f"{path}.dead").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(np.abs(x - 0.3).sum())
+
+    deadly.__module__ = "__main__"  # which travels as it is: no actor could import this file
+    with crews.Crew("local", 2) as crew:
+        runs = many(deadly, workers=crew, journal=tmp_path / "sweep")
+    same(runs)
+    check_repeats(runs, (tmp_path / "calls").stat().st_size)
