@@ -418,7 +418,8 @@ def _solve(
         warn(f"{name} uses no derivatives, so that {' and '.join(unused)} {are} of no use.")
     if getattr(jac, "__self__", None) is fun and hasattr(fun, "fun"):  # jac=True: what scipy has made of (f, gradient)
         both = fun.fun
-        fun, jac = (lambda x, *args: both(x, *args)[0]), (lambda x, *args: both(x, *args)[1])
+        fun = lambda x, *args: both(x, *args)[0]  # noqa: E731
+        jac = lambda x, *args: both(x, *args)[1]  # noqa: E731
     if callable(jac) and "jac" not in unused:
         return minimize(Deterministic(fun, args, grad=jac), x0, chosen, options=options, **given)
     return minimize(fun, x0, chosen, args=args, options=options, **given)

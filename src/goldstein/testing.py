@@ -220,7 +220,8 @@ def asking_changes_nothing(method: Method, stochastic: bool) -> None:
     play = _Play(method, stochastic)
     rng = play.context.rng
     for _ in range(20):
-        before, bits = _frozen(play.state), rng.bit_generator.state
+        before = _frozen(play.state)
+        bits = rng.bit_generator.state
         first = play.ask()
         assert _frozen(play.state) == before, "ask changed the state; what tell needs goes into query.memory"
         if first is None:
@@ -235,9 +236,11 @@ def asking_changes_nothing(method: Method, stochastic: bool) -> None:
 def runs_do_not_meet(method: Method, stochastic: bool) -> None:
     """One object of a method serves many runs at a time, as `minimize_many` and an attack have it."""
     alone = list(islice(_Play(copy.deepcopy(method), stochastic).queries(), SIDE_BY_SIDE))
-    one, two = _Play(method, stochastic), _Play(method, stochastic, seed=1)
+    one = _Play(method, stochastic)
+    two = _Play(method, stochastic, seed=1)
     for query in alone:
-        asked, other = one.ask(), two.ask()
+        asked = one.ask()
+        other = two.ask()
         if asked is None or not _same(asked, query):
             raise AssertionError(
                 "a run goes another way when the same object of the method serves a second run beside it; keep what "

@@ -242,8 +242,10 @@ def onnx_model(
     """
     if not hasattr(session, "get_inputs"):
         raise TypeError(f"onnx_model takes an onnxruntime.InferenceSession, got {type(session).__name__}.")
-    entry, known = session.get_inputs()[0], [output.name for output in session.get_outputs()]
-    images, shape = entry.name, list(getattr(entry, "shape", None) or [])
+    entry = session.get_inputs()[0]
+    known = [output.name for output in session.get_outputs()]
+    images = entry.name
+    shape = list(getattr(entry, "shape", None) or [])
     fixed = shape[0] if shape and isinstance(shape[0], int) else None
     if rows is not None and fixed is not None and rows != fixed:
         raise ValueError(f"The graph takes {fixed} images at a time, got rows={rows!r}.")

@@ -59,7 +59,8 @@ def fetch(names: Names = None, data: Folder = None) -> None:
 
     Example: goldstein data fetch a9a
     """
-    console, failed = Printer(), []
+    console = Printer()
+    failed: list[str] = []
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
@@ -89,7 +90,9 @@ def verify(names: Names = None, data: Folder = None) -> None:
 
     Example: goldstein data verify a9a
     """
-    console, failed, absent = Printer(), [], []
+    console = Printer()
+    failed: list[str] = []
+    absent: list[str] = []
     for name in _known(names):
         source = datasets.SOURCES[name]
         if not names and not any(_place(file, source, data) for file in source.files):

@@ -50,7 +50,8 @@ def plan(
     if as_json:
         print_json(plain_comparison(answer) if method is None else plain_plan(answer), indent=1)
         return
-    text, width = str(answer), _width()
+    text = str(answer)
+    width = _width()
     if width is not None and max(map(len, text.splitlines())) > width:
         text = fitted(narrow(answer) if method is None else text, width)
     typer.echo(text)
@@ -85,7 +86,8 @@ def narrow(comparison: Any) -> str:
     letter = {guarantee: chr(ord("a") + k) for k, guarantee in enumerate(guarantees)}
     lines = [("method", "needs", "evaluations", "")]
     lines += [(row.method, row.needs, row.cost, letter[row.guarantee]) for row in comparison]
-    sides, widths = "<<><", [max(len(line[k]) for line in lines) for k in range(4)]
+    sides = "<<><"
+    widths = [max(len(line[k]) for line in lines) for k in range(4)]
     table = ["  ".join(f"{text:{sides[k]}{widths[k]}}" for k, text in enumerate(line)).rstrip() for line in lines]
     below = [f"{letter[guarantee]}: {guarantee}" for guarantee in guarantees]
     below += [f"{row.mark}: {row.method}" for row in comparison if row.mark]

@@ -71,7 +71,8 @@ class Wanted:
             so_far = getattr(broken, "result", None)
             if so_far is None or not math.isfinite(so_far.fun):
                 raise
-            error, result = broken, so_far
+            error = broken
+            result = so_far
             result.message = f"{raised(error) if hasattr(error, 'point') else error} This is the run so far."
         trouble = self._write(result)
         show(result, self.as_json, raised=error is not None)

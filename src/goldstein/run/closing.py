@@ -126,7 +126,8 @@ class Closing:
         if not isinstance(self.oracle, Seeded) or not values.size or (rest is not None and rest < 1):
             return True
         answer = yield Query(x[None, :].copy(), xi[:1])
-        once, again = float(values[0]), float(answer.values[0])
+        once = float(values[0])
+        again = float(answer.values[0])
         return not abs(again - once) > SAME * max(abs(once), abs(again))
 
     def _values(self, x: Array, xi: Any, size: int, left: Callable[[], int | None]) -> Check[Array]:

@@ -213,7 +213,8 @@ def _take_point(snapshot: Snapshot, header: Mapping[str, Any], seen: Inspection)
     if seen.x is not None:
         return
     if not seen.noisy and not snapshot.compiled and snapshot.lowest.x is not None:
-        seen.x, seen.x_fun = snapshot.lowest.x.tolist(), snapshot.lowest.value
+        seen.x = snapshot.lowest.x.tolist()
+        seen.x_fun = snapshot.lowest.value
         return
     answer = snapshot.tracker.answer(snapshot.step.x)
     start = (header.get("call") or {}).get("x0") or {}
@@ -394,7 +395,8 @@ def _seconds_each(stamps: list[tuple[float, int]], one_by_one: bool) -> float | 
     below = 0.0
     for place, (gap, _) in enumerate(gaps if one_by_one else ()):
         if place >= max(len(gaps) / 2, 2) and gap > max(below, PAUSE * gaps[place - 1][0]):
-            gaps, total = gaps[:place], below
+            gaps = gaps[:place]
+            total = below
             break
         below += gap
     while len(gaps) > 2 and gaps[-1][0] > total - gaps[-1][0]:

@@ -162,7 +162,8 @@ def _scaled(X: Any, *, centred: bool) -> tuple[Any, Array, Array]:
     n, d = X.shape
     thin = sparse.issparse(X)
     X = sparse.csc_array(X, copy=True) if thin else np.array(X)
-    middle, unit = np.zeros(d), np.ones(d)
+    middle = np.zeros(d)
+    unit = np.ones(d)
     for j in range(d):
         column = X.data[X.indptr[j] : X.indptr[j + 1]] if thin else X[:, j]
         if centred and len(column) == n:

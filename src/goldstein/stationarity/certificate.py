@@ -289,7 +289,8 @@ class Search:
         part, grains, most = STEP
         grain = DOUBLE * norm(self.x)
         step = min(max(part * self.delta, grains * grain), most * self.delta) * away
-        ahead, behind = places + step, places - step
+        ahead = places + step
+        behind = places - step
         answer = yield Query(np.concatenate([ahead, behind]), fresh=True)
         values = answer.values.reshape(2, -1)[:, :COMPARED]
         gradients = yield from gradients_at(places[:COMPARED])

@@ -70,7 +70,8 @@ class Hull:
     def __str__(self) -> str:
         noisy = self.estimate is not None
         how = f", at confidence {self.estimate.confidence:g}" if self.estimate is not None else ""
-        used, kind = int((self.weights > 0).sum()), "estimated gradients" if noisy else "gradients"
+        used = int((self.weights > 0).sum())
+        kind = "estimated gradients" if noisy else "gradients"
         return (
             f"dist(0, ∂_δ f(x)) ≤ {self.bound:.4g}{how}\n"
             f"by the shortest element of a hull of {len(self.weights):,} {kind}, {used:,} of which carry weight\n"
