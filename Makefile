@@ -60,8 +60,8 @@ wheel: $(STAMP)
 oldest: $(STAMP)
 	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(VENV)-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[compiled,sklearn,plot,report,cli]" pytest pytest-benchmark hypothesis
-	$(VENV)-oldest/bin/python -m pytest $(OLDEST:%=tests/test_%.py)
+	$(VENV)-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[compiled,sklearn,plot,report,cli]" pytest pytest-xdist pytest-benchmark hypothesis pandas
+	$(VENV)-oldest/bin/python -m pytest -n 2 $(OLDEST:%=tests/test_%.py)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -189,8 +189,8 @@ class Duel(Staged):
         """Return who found the lowest point."""
         one, other = state.contenders
         found = self.first if best is one else self.second
-        used = f"{self.first.name} took {one.used} evaluations and {self.second.name} {other.used}"
-        return f"The lowest point is that of {found.name}; {used}."
+        used = f"evaluations: {self.first.name} {one.used}, {self.second.name} {other.used}"
+        return f"The lowest point is that of {found.name} ({used})."
 
     def _best(self, state: DuelState, noisy: bool) -> Contender:
         """Return who leads: without noise whoever has the lowest value."""

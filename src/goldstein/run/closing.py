@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from goldstein.criterion import Check
 from goldstein.oracle import Array, Oracle, Query, Seeded
+from goldstein.oracle.coordinates import Coordinates
 from goldstein.run.result import mean_and_error
 from goldstein.stationarity.certificate import Certificate, Search
 
@@ -54,6 +56,8 @@ class Closing:
         Whether anything is asked at all.
     favourite, judging
         As in `Needs`.
+    free : ndarray of int, or None
+        The variables that bounds do not fix, in which stationarity is asked about; None: all.
     """
 
     oracle: Oracle
@@ -63,6 +67,7 @@ class Closing:
     estimating: bool = True
     favourite: str = "start"
     judging: float = 0.0
+    free: npt.NDArray[np.intp] | None = None
 
     @property
     def certifying(self) -> int:
@@ -153,7 +158,21 @@ class Closing:
         if self.stationarity is None or most < 1:
             return None
         delta, epsilon = self.stationarity
-        return (yield from Search(self.oracle, x, delta, epsilon, None, 0.95, most, rng).run())
+        held = Coordinates(x, self.free)
+        search = Search(self.oracle, held.inside(x), delta, epsilon, None, 0.95, most, rng).run()
+        return (yield from (search if self.free is None else _held(search, held)))
+
+
+def _held(check: Check[Certificate], held: Coordinates) -> Check[Certificate]:
+    """Pass on the queries of a check in the free variables, as the user sees them."""
+    try:
+        query = next(check)
+        while True:
+            answer = yield query.outside(held)
+            query = check.send(answer.inside(held) if query.order == 1 else answer)
+    except StopIteration as done:
+        certificate: Certificate = done.value
+        return certificate
 
 
 def choose(judged: dict[str, Array], *, exact: bool) -> str:

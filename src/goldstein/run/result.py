@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import os
 import platform
+import shutil
+import sys
 import textwrap
 from enum import IntEnum
 from pathlib import Path
@@ -52,7 +54,7 @@ VERSIONS = {
     "numpy": np.__version__,
     "scipy": scipy.__version__,
 }
-WIDTH = 110  # letters in a line of a printed result
+WIDTH = 110  # letters in a line of a printed result, where a terminal has room for them
 
 
 class Result(OptimizeResult):
@@ -166,10 +168,11 @@ class Result(OptimizeResult):
         said = {fact.name: fact.said for fact in facts} | {"message": self.message}
         said["more"] = 'x, history, settings, ...; res.plot(), res.report("run.html")'
         width = max(map(len, said))
+        room = min(WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else WIDTH
         lines = []
         for name, text in said.items():
             rest = " " * (width + 2)
-            lines += textwrap.wrap(text, WIDTH, initial_indent=f"{name:>{width}}: ", subsequent_indent=rest)
+            lines += textwrap.wrap(text, room, initial_indent=f"{name:>{width}}: ", subsequent_indent=rest)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

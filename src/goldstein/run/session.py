@@ -241,6 +241,7 @@ class Session:
         """Plan the end of the run, and tell the method what follows from the oracle and from that plan."""
         candidates = self.needs.candidates if self.choosing else 1
         self.closing = Closing(self.oracle, self.max_evals, candidates, self.stationarity, self.estimating)
+        self.closing.free = None if self.coordinates is None else self.coordinates.free
         if self.choosing:
             self.closing.favourite = self.needs.favourite
             self.closing.judging = self.needs.judging
@@ -265,7 +266,7 @@ class Session:
         if inside is None:
             margin = 0.0  # every free variable may go everywhere, and the fixed ones nowhere
         diagnostic = [criterion.reach for criterion in (*self.periodic, *self.watching)]  # of queries, not scaled
-        if self.stationarity is not None:
+        if self.stationarity is not None and inside is not None:
             diagnostic.append(self.stationarity[0])
         farthest = max(diagnostic, default=0.0)
         if not held or farthest > margin:
