@@ -88,7 +88,7 @@ def run(out: Path, *, max_evals: int = 200_000, seeds: int = 10) -> None:
     console.print(
         f"‖∇f_δ‖ is estimated at δ = {DELTA} from 20,000 fresh pairs at the first seed's answer, with a 95 % interval; "
         "it bounds the distance of 0 to Goldstein's δ-subdifferential from above. WS-GFM and WS-GFM+ have their first "
-        "half in common."
+        "phase in common."
     )
     figure = _figure(runs, out / "demo.png")
     console.print(f"Figure: {figure}   Numbers: {out / 'demo.json'}")
