@@ -117,8 +117,12 @@ def test_a_method_is_known_whatever_its_case_and_the_nearest_name_is_offered():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: gs.minimize(lambda x, seed: 0.0, X0), r"fun\(x\), which <lambda>\(x, seed\) cannot be: use gs"),
-        (lambda: gs.minimize(lambda x: 0.0, X0, args=(1,)), r"fun\(x, \*args\), which <lambda>\(x\) cannot be"),
+        (
+            lambda: gs.minimize(lambda x, seed: 0.0, X0),
+            r"calls F\(x\), which <lambda>\(x, seed\) cannot be; use gs.Seeded",
+        ),
+        (lambda: gs.minimize(lambda x: 0.0, X0, args=(1,)), r"calls F\(x, \*args\), which <lambda>\(x\) cannot be"),
+        (lambda: gs.certify(lambda x, seed: 0.0, X0, 0.1, 0.1), "use gs.Seeded if a seed comes after x"),
         (lambda: gs.Seeded(lambda x: 0.0), r"Seeded calls F\(x, seed\), which <lambda>\(x\) cannot be"),
         (lambda: gs.FiniteSum(lambda x, i, a: 0.0, 3), r"FiniteSum calls F\(x, i\), which .* needs goes into args="),
         (

@@ -310,12 +310,6 @@ def _as_oracle(fun: Any, args: Any) -> Oracle:
         return fun
     if not callable(fun):
         raise TypeError(f"fun must be a callable or an oracle, got {type(fun).__name__}.")
-    if not arguments.takes(fun, 1 + len(given)):
-        call = "fun(x, *args)" if given else "fun(x)"
-        raise TypeError(
-            f"fun is called as {call}, which {arguments.signature(fun)} cannot be: use gs.Seeded(fun) if a seed comes "
-            "after x, gs.FiniteSum(fun, n) if an index does, and args= for anything else."
-        )
     return Deterministic(fun, given)
 
 

@@ -52,6 +52,7 @@ class Oracle:
     stochastic = True
     n: int | None = None
     called: ClassVar[tuple[str, ...]] = ()  # what the function is called with, before `args`; (): nobody knows
+    advice: ClassVar[str] = "what else it needs goes into args="
 
     def __init__(
         self,
@@ -77,8 +78,7 @@ class Oracle:
             return
         given = ", ".join((*self.called, *(["*args"] if self.args else [])))
         raise TypeError(
-            f"{type(self).__name__} calls {name}({given}), which {arguments.signature(fun)} cannot be; what else it "
-            "needs goes into args=."
+            f"{type(self).__name__} calls {name}({given}), which {arguments.signature(fun)} cannot be; {self.advice}."
         )
 
     @property
@@ -180,6 +180,7 @@ class Deterministic(Oracle):
 
     stochastic = False
     called = ("x",)
+    advice = "use gs.Seeded if a seed comes after x, gs.FiniteSum if an index does, and args= for anything else"
 
 
 class FiniteSum(Oracle):
