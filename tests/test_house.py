@@ -85,7 +85,7 @@ def test_the_oldest_versions_are_those_that_are_allowed():
         *(need for name in ("compiled", "sklearn", "plot", "report", "cli") for need in extras[name]),
     ]
     allowed = dict(need.split(">=") for need in tried)
-    assert oldest.keys() == allowed.keys()
+    assert oldest.keys() - {"pyparsing"} == allowed.keys()  # which the oldest matplotlib needs at its own age
     for name, version in allowed.items():
         parts = version.split(".")
         assert oldest[name][: len(parts)] == parts
