@@ -12,7 +12,7 @@ import typer
 
 from goldstein import datasets
 from studies import record
-from studies.record import Refusal
+from studies.record import Unsupported
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -231,7 +231,7 @@ def _study(
             raise
         typer.echo(f"This study needs {error.name}, which is not installed: pip install 'goldstein[all]'.", err=True)
         raise typer.Exit(1) from None
-    except (OSError, datasets.ChecksumError, Refusal) as error:
+    except (OSError, datasets.ChecksumError, Unsupported) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 

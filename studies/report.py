@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.record import Refusal, write_whole
+from studies.record import Unsupported, write_whole
 
 SIGNS = {"eta": "η"}
 
@@ -25,7 +25,7 @@ class Markers:
             page = docs.read_text()
             once = page.count(self.begin) == page.count(self.end) == 1
             if not once or page.index(self.begin) > page.index(self.end):
-                raise Refusal(f"{docs} must hold the markers {self.begin} and {self.end} once each, in this order.")
+                raise Unsupported(f"{docs} must hold the markers {self.begin} and {self.end} once each, in this order.")
 
     def fill(self, docs: Path, text: str) -> None:
         """Put the text between the markers."""

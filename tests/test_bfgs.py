@@ -78,7 +78,7 @@ def test_the_line_search_is_that_of_lewis_and_overton(name):
             expected, trials = slow_line_search(fun, x, slope, p)
             assert trials == search.trials
             np.testing.assert_allclose(state.point, x + expected * p, rtol=1e-13)
-            assert step.size == pytest.approx(expected, rel=1e-13)
+            assert step.step_size == pytest.approx(expected, rel=1e-13)
             compared += 1
 
 
@@ -263,7 +263,7 @@ def test_only_accepted_steps_and_hops_are_iterations():
     steps = play(run, l1, 300)
     assert {step.completed for step in steps} == {0, 1}
     assert run.nit == run.state.nit == sum(step.completed for step in steps)
-    assert all((step.offer is None) == (step.completed == 0) for step in steps)
+    assert all((step.iterate is None) == (step.completed == 0) for step in steps)
 
 
 def share(fun, x0, method, budget, f_star=0.0, **settings):

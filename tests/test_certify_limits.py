@@ -256,5 +256,5 @@ def test_queries_outside_are_not_scaled(method):
     else:
         assert own.order == 1
         np.testing.assert_array_equal(own.points, [[10, -20]])
-        assert session.step.norm == pytest.approx(np.hypot(10, 10))  # the gradient is (10, −10) in x / 10
+        assert session.step.grad_norm == pytest.approx(np.hypot(10, 10))  # the gradient is (10, −10) in x / 10
     play.close()

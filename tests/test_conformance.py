@@ -53,7 +53,7 @@ def test_conformance(name, check, stochastic):
     from goldstein.testing import _Counted
 
     method = WITH_SETTINGS[name] if name in WITH_SETTINGS else resolve(name, None)
-    refusal = method.needs.refusal(method.name, _Counted().oracle(stochastic))
+    refusal = method.needs.unsupported(method.name, _Counted().oracle(stochastic))
     if refusal is None:
         check(method, stochastic)
     else:
@@ -78,7 +78,7 @@ def test_no_method_by_name_ends_above_its_start(name, problem):
     Noise is that of the last judgement, by which the answer is chosen: two of its standard errors.
     """
     needs = resolve(name, None).needs
-    if needs.refusal(name, problem.oracle) or (name == "cutting-plane" and problem.x0.size > MOST_VARIABLES):
+    if needs.unsupported(name, problem.oracle) or (name == "cutting-plane" and problem.x0.size > MOST_VARIABLES):
         pytest.skip("not for this method")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

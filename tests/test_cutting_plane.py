@@ -69,7 +69,7 @@ def test_every_step_does_what_the_pseudo_code_says(d):
         if fx is None:
             fx = answer[0]
         elif query.order == 0:
-            z, _ = query.memory
+            z, _ = query.aux
             length = np.linalg.norm(z)
             np.testing.assert_allclose(point, x - 0.05 * z / length, rtol=0, atol=1e-14)
             assert np.linalg.norm(point - x) == pytest.approx(0.05, rel=1e-9)

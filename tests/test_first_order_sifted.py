@@ -101,7 +101,7 @@ def test_a_gradient_takes_at_most_d_plus_one_values_all_within_rho_of_its_point(
         query = run.ask()
         if query is None:
             break
-        memory = run._asked.memory
+        memory = run._asked.aux
         if isinstance(memory, Begun):
             centre = memory.query.points[0]
             asked = 0
@@ -110,7 +110,7 @@ def test_a_gradient_takes_at_most_d_plus_one_values_all_within_rho_of_its_point(
             assert asked <= D + 1
             assert np.linalg.norm(query.points - centre, axis=1).max() <= rho * (1 + 1e-12)
         step = run.tell(query, l1(query.points) + query.points[:, 0] ** 2)
-        if not step.underway:
+        if not step.partial:
             centre = None
 
 
@@ -140,7 +140,7 @@ def test_all_values_of_a_gradient_carry_the_same_noise_and_a_flat_component_take
             sizes.append(len(query))
             samples |= set(query.samples.tolist())
             step = run.tell(query, np.where(query.samples % 2 == 0, 1.0, query.points @ ROWS[0]))
-            if not step.underway:
+            if not step.partial:
                 break
         assert len(samples) == 1
         assert sum(sizes) == (2 if samples.pop() % 2 == 0 else D + 1)
@@ -193,10 +193,10 @@ def test_a_walk_with_a_failed_value_is_a_gradient_that_failed(name):
     while run.nit == 0:
         query = run.ask()
         values = l1(query.points)
-        if run.state.sifted.bisection is not None or isinstance(run._asked.memory, Begun):
+        if run.state.sifted.bisection is not None or isinstance(run._asked.aux, Begun):
             values[-1] = np.nan
         step = run.tell(query, values)
-        if name in NOISY and name != "o2nc" and not step.underway:
+        if name in NOISY and name != "o2nc" and not step.partial:
             break  # SINGD asks for its first gradient until it has one
     np.testing.assert_array_equal(run.x, np.full(D, 3.0))
     assert run.state.sifted.directions == 0

@@ -154,8 +154,8 @@ def test_no_query_ever_leaves_the_box(method, bare):
         res = gs.minimize(fun if bare else Deterministic(fun), x0, method, bounds=bounds, max_evals=300, rng=seed)
         assert (np.array(fun.points) >= lower).all()
         assert (np.array(fun.points) <= upper).all()
-        assert (res.x >= lower + method.needs.reach - 1e-12).all()
-        assert (res.x <= upper - method.needs.reach + 1e-12).all()
+        assert (res.x >= lower + method.needs.query_radius - 1e-12).all()
+        assert (res.x <= upper - method.needs.query_radius + 1e-12).all()
         assert "leave" not in res.message
 
 

@@ -361,8 +361,8 @@ def played(made, oracle, x0, seed):
     while run.nit < made.iterations:
         query = run.ask()
         step = run.tell(query, oracle.evaluate(query).values)
-        if step.offer is not None:
-            means.append(step.offer)
+        if step.iterate is not None:
+            means.append(step.iterate)
     assert len(means) == made.parameters["blocks"]
     return np.array(means), run.nfev
 

@@ -277,7 +277,7 @@ def test_one_method_run_again_changes_no_other(done, tmp_path):
         assert part == before
     again["datasets"]["mnist"]["network"]["sha256"] = "0" * 64
     (tmp_path / "results.json").write_text(json.dumps(again))
-    with small_grids(), pytest.raises(record.Refusal, match="another network for mnist"):
+    with small_grids(), pytest.raises(record.Unsupported, match="another network for mnist"):
         attack.run(tmp_path, scale=TINY, problems=problems, only=["default"], jobs=1)
 
 
@@ -294,7 +294,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_run(done, tmp_path, keys
     (tmp_path / "page.md").write_text("no markers")
     keys = {**keys, **({"docs": tmp_path / "page.md"} if "docs" in keys else {})}
     out = tmp_path / keys.pop("out") if "out" in keys else done[1]
-    with pytest.raises(record.Refusal, match=sentence):
+    with pytest.raises(record.Unsupported, match=sentence):
         attack.run(out, scale=TINY, problems=lambda: pytest.fail("networks were trained"), **keys)
 
 

@@ -463,14 +463,14 @@ def test_what_cannot_be_done_is_said_before_anything_is_run(tmp_path, monkeypatc
     (tmp_path / "page.md").write_text("no markers")
     if "docs" in settings:
         settings = {"docs": tmp_path / "page.md"}
-    with pytest.raises(study.Refusal, match=sentence):
+    with pytest.raises(study.Unsupported, match=sentence):
         run(tmp_path, **settings)
 
 
 def test_results_of_another_version_are_not_mixed_in(done, tmp_path):
     results = study.read(done) | {"version": -1}
     (tmp_path / study.FILE).write_text(json.dumps(results))
-    with pytest.raises(study.Refusal, match="another version"):
+    with pytest.raises(study.Unsupported, match="another version"):
         run(tmp_path)
 
 

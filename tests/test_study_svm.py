@@ -368,7 +368,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_run(done, tmp_path, keys
     (tmp_path / "page.md").write_text("no markers")
     keys = {"scale": TINY, **keys, **({"docs": tmp_path / "page.md"} if "docs" in keys else {})}
     out = tmp_path / keys.pop("out") if "out" in keys else done[1]
-    with pytest.raises(record.Refusal, match=sentence):
+    with pytest.raises(record.Unsupported, match=sentence):
         svm.run(out, problems=lambda: pytest.fail("data were loaded"), **keys)
 
 

@@ -120,7 +120,7 @@ def minimize(
         journal knows where to go on.
     timeout : float, optional
         Seconds that one evaluation may take; it is stopped and done again, `retries` times at most, and then counts as
-        failed. A number of processes as `workers` notices it within a second and twice that time; other workers only
+        failed. A number of processes as `workers` warnings it within a second and twice that time; other workers only
         when all evaluations that were handed out together have had theirs. Until the first answer has come, ten more
         seconds are given. Needs `workers`.
     retries : int, optional
@@ -210,7 +210,7 @@ def minimize(
     check_workers(workers, timeout, retries)
     bare = not isinstance(fun, Oracle)
     oracle = _as_oracle(fun, args)
-    refusal = chosen.needs.refusal(chosen.name, oracle)
+    refusal = chosen.needs.unsupported(chosen.name, oracle)
     if refusal is not None:
         raise ValueError(refusal)
 
@@ -315,8 +315,8 @@ def _as_oracle(fun: Any, args: Any) -> Oracle:
 
 def _check_room(box: Projection | None, coordinates: Coordinates | None, method: Method) -> None:
     """Refuse a method that looks farther around its points than a box has room for."""
-    reach = method.needs.reach
-    if not isinstance(box, Box) or method.needs.narrow or box.holds(reach):
+    reach = method.needs.query_radius
+    if not isinstance(box, Box) or method.needs.respects_bounds or box.holds(reach):
         return
     widths = np.atleast_1d(np.asarray(box.upper) - np.asarray(box.lower))
     narrowest = int(np.argmin(widths))

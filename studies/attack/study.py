@@ -27,7 +27,7 @@ from studies.attack.curves import compare, summary
 from studies.attack.methods import GRIDS, Entry, Setting, entries, plus, settings
 from studies.attack.problems import FULL, QUICK, SEED, Attacks, Problem, load
 from studies.attack.references import SHORT, SHORT_QUERIES, SQUARE
-from studies.record import Refusal
+from studies.record import Unsupported
 from studies.work import Piece, Reached, Work, study_bar
 
 VERSION = 1  # of the computation: to be raised when the same settings, images, queries and seed give other numbers
@@ -106,7 +106,9 @@ class AttackStudy:
         """Return the counts of earlier runs; they must be of the same network."""
         then = kept["network"]["sha256"]
         if then != problem.weights:
-            raise Refusal(f"The results to keep are of another network for {problem.name}, with weights {then[:12]}.")
+            raise Unsupported(
+                f"The results to keep are of another network for {problem.name}, with weights {then[:12]}."
+            )
         wrong = (problem.model(problem.report[0]).argmax(axis=1) != problem.report[1]).astype(int)
         return {
             key: {

@@ -21,7 +21,7 @@ from studies import record
 from studies.peers import classical, coco, simopt, stochastic
 from studies.peers.methods import AUTO, PEERS, USUAL, stamp
 from studies.peers.task import TUNING_SEEDS, Cell
-from studies.record import Refusal
+from studies.record import Unsupported
 from studies.work import Piece, Work, study_bar
 
 FILE = "peers.json"
@@ -83,7 +83,7 @@ def run(
         for family in only or families:
             found = list(families[family](quick))
             if only and not found:
-                raise Refusal(f"The family {family} cannot run here: what it needs is not installed.")
+                raise Unsupported(f"The family {family} cannot run here: what it needs is not installed.")
             for cell in found:
                 if quick and not seeds:
                     cell = replace(cell, seeds=cell.seeds[:2])
@@ -228,14 +228,14 @@ def _begun(out: Path) -> Record | None:
         return None
     results = read(out)
     if results.get("version") != VERSION:
-        raise Refusal(f"{out / FILE} holds results of another version of the study: move it away.")
+        raise Unsupported(f"{out / FILE} holds results of another version of the study: move it away.")
     return results
 
 
 def _known(what: str, given: Sequence[str], names: Any) -> None:
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
-        raise Refusal(f"The study has no {what} {unknown!r}; it has {'; '.join(sorted(names))}.")
+        raise Unsupported(f"The study has no {what} {unknown!r}; it has {'; '.join(sorted(names))}.")
 
 
 __all__ = ["AUTO", "FAMILIES", "FILE", "Study", "forget", "read", "run", "save"]

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from studies.record import Refusal, command, provenance, write_whole
+from studies.record import Unsupported, command, provenance, write_whole
 from studies.scaling import planned, tuned
 from studies.scaling.problems import TERRAINS
 
@@ -99,5 +99,5 @@ def _begun(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     record: dict[str, Any] = json.loads(path.read_text())
     if (record.get("version"), record.get("settings")) != (VERSION, settings):
         said = f"{path} holds results with other settings, or of another version of the study"
-        raise Refusal(f"{said}: move it away, or choose another folder.")
+        raise Unsupported(f"{said}: move it away, or choose another folder.")
     return record

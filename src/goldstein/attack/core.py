@@ -293,7 +293,7 @@ def _method(method: str | Method | None) -> Method:
 
 def _refusal(method: Method) -> str | None:
     """Return why a method cannot work with values alone; None if it can."""
-    return method.needs.refusal(method.name, Deterministic(len))
+    return method.needs.unsupported(method.name, Deterministic(len))
 
 
 def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[np.floating]:

@@ -18,10 +18,10 @@ from typing import ClassVar
 
 from goldstein import arguments
 from goldstein.methods.bfgs import BFGS
-from goldstein.methods.cma import JUDGING, BlockCMA
+from goldstein.methods.cma import SELECTION_SHARE, BlockCMA
 from goldstein.methods.duel import Duel
-from goldstein.methods.kernel import obstacle
-from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Needs, Refusal, Step, any_iterate
+from goldstein.methods.kernel import why_not_compilable
+from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Needs, Step, Unsupported, any_iterate
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, KINK_RADIUS, REPLAYED, Survey, length_of
@@ -62,7 +62,7 @@ class Surveying(Method):
 
     def tell(self, state: SurveyingState, context: Context, query: Query, values: Array) -> Step:
         state.survey.tell(query, values)
-        return state.step(completed=0)
+        return state.make_step(completed=0)
 
 
 @dataclass
@@ -131,8 +131,8 @@ class Auto(Staged):
             horizon=True,
             output="choice",
             candidates=3,
-            favourite="first",
-            judging=JUDGING,
+            tie_break="first",
+            selection_share=SELECTION_SHARE,
             random_stop=any_iterate,
         )
 
@@ -189,7 +189,7 @@ class Auto(Staged):
         *names, _ = found
         step.candidates = {**{name: found[name] for name in names}, state.last_resort: state.origin}
         if state.remark:
-            step.remarks = {"choice": state.remark, **(step.remarks or {})}
+            step.notes = {"choice": state.remark, **(step.notes or {})}
         return step
 
     def _choose(self, state: AutoState, context: Context, kind: str, reason: str) -> None:
@@ -209,12 +209,12 @@ class Auto(Staged):
         raced = ", raced against CMA-ES" if kind == EXACT or (kind == REPLAYED and state.doubt) else ""
         state.remark = f'auto ran {RUNS[kind]}{raced}: the kind is "{kind}", {reason}{looking}.'
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
-        reason = obstacle(oracle)
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
+        reason = why_not_compilable(oracle)
         if reason is not None:
-            return Refusal(reason)
+            return Unsupported(reason)
         if not isinstance(oracle, FiniteSum):
-            return Refusal("auto has machine code for sums only; without noise it runs methods that have none.")
+            return Unsupported("auto has machine code for sums only; without noise it runs methods that have none.")
         return StagedKernel(self, oracle, Sift(1.0))
 
 

@@ -122,7 +122,7 @@ class BFGSState(MethodState):
         Gradients taken again, line searches that failed in a row, values that failed in a row.
     single, double : int
         Values that tell something about their precision.
-    notices : dict
+    warnings : dict
         What is wrong with the function, in words.
     """
 
@@ -142,7 +142,7 @@ class BFGSState(MethodState):
     tries: int = 0
     single: int = 0
     double: int = 0
-    notices: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, str] = field(default_factory=dict)
 
     @property
     def roundoff(self) -> float:
@@ -225,8 +225,8 @@ class BFGS(Method):
         return Needs(exact=True, random_stop=any_iterate)
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> BFGS:
-        return cls(**{"radius": 2 * scale.radius, **given})
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> BFGS:
+        return cls(**{"radius": 2 * scale.radius, **options})
 
     def init(self, x: Array, context: Context) -> BFGSState:
         if not (context.project is None or isinstance(context.project, Box)):
@@ -264,7 +264,7 @@ class BFGS(Method):
         points[rows, coordinates[rows]] += taken.steps[coordinates[rows]]
         if context.project is not None:
             points = context.project(points)  # the sum may be rounded out of the box
-        return Query(points, cut=cut, memory=coordinates)
+        return Query(points, truncated=cut, aux=coordinates)
 
     def _ask_trial(self, state: BFGSState, context: Context) -> Query:
         """Ask for f at t and a little farther along the line (lines 5 and 6)."""
@@ -273,7 +273,7 @@ class BFGS(Method):
         least = max(self._seen(state, -search.slope), self._grain(state) / norm(search.direction))
         ends = [search.t, search.t + max(ALONG * search.t, least)]
         points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
-        return Query(np.stack(points), memory=ends)
+        return Query(np.stack(points), aux=ends)
 
     def tell(self, state: BFGSState, context: Context, query: Query, values: Array) -> Step:
         values = np.where(np.abs(values) < HUGE, values, np.nan)
@@ -286,7 +286,7 @@ class BFGS(Method):
         else:
             completed = self._take_trial(state, context, query, values)
         state.nit += completed
-        return state.step(state.x if completed else None, completed, notices=dict(state.notices))
+        return state.make_step(state.x if completed else None, completed, warnings=dict(state.warnings))
 
     def _look(self, state: BFGSState, query: Query, values: Array) -> None:
         """Keep the lowest point seen; learn how precise the values are."""
@@ -350,7 +350,7 @@ class BFGS(Method):
     def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
         taken = state.differences
         assert taken is not None
-        coordinates = query.memory
+        coordinates = query.aux
         if coordinates[0] < 0:
             taken.value = float(values[0])
             coordinates = coordinates[1:]
@@ -409,9 +409,9 @@ class BFGS(Method):
             state.move = None
         state.retakes = 0
         state.gradient = g
-        state.norm = norm(g)
+        state.grad_norm = norm(g)
         if state.inverse.fresh:
-            state.inverse.forget(state.length / state.norm)  # line 1
+            state.inverse.forget(state.length / state.grad_norm)  # line 1
         return self._begin_search(state, context)
 
     def _too_small(self, state: BFGSState, g: Array, size: float) -> float | None:
@@ -419,7 +419,7 @@ class BFGS(Method):
         steep = norm(g)
         if steep == 0:
             if size * FLATTER > self.radius:
-                state.notices["flat"] = (
+                state.warnings["flat"] = (
                     f"All differences of steps up to {size:.3g} around a point are exactly 0: F is flat there, or its "
                     f"slope is lost in its rounding errors (|F| about {abs(state.fun):.2g})."
                 )
@@ -428,7 +428,7 @@ class BFGS(Method):
         most = FIRST * self.radius
         rounding = state.roundoff * abs(state.fun) / each
         if rounding > 0.1 * most and state.nit == 0:
-            state.notices["precision"] = (
+            state.warnings["precision"] = (
                 f"Rounding errors of F (|F| about {abs(state.fun):.2g}) make up {rounding / most:.0%} of its "
                 f"differences within {most:.3g} of x0: use higher precision, or subtract a constant from F."
             )
@@ -472,7 +472,7 @@ class BFGS(Method):
         search = state.search
         assert search is not None
         search.trials += 1
-        t, beyond = query.memory
+        t, beyond = query.aux
         value = float(values[0])
         ahead = float(values[1])
         wanted = state.fun + DESCENT * t * search.slope  # may be rounded to f(x)
@@ -503,7 +503,7 @@ class BFGS(Method):
         state.due = -AGREES * float(state.gradient @ state.move)
         straight = np.array_equal(search.reached, state.point + search.low * search.direction)
         state.retakes = 0 if straight else RETAKES  # a path that a bound has bent need not agree with its end
-        state.size = search.low
+        state.step_size = search.low
         state.length = norm(state.move)
         state.point = search.reached
         state.fun = search.reached_value

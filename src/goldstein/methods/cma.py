@@ -42,7 +42,7 @@ DECLINE = 0.3  # and of that by which it shrinks
 HOLD = 0.5  # share of a decline of σ that is not taken where noise decides, lest σ shrink before m has arrived
 CROWD = 0.05  # a generation is at most this share of the evaluations made
 LAST = 1 / 3  # the means of this last share of the run are averaged
-JUDGING = 0.05  # share of the budget that chooses the answer
+SELECTION_SHARE = 0.05  # share of the budget that chooses the answer
 SMALLEST = 1e-290  # σ in coordinates, so that it can be divided by
 EVEN = 0.4  # share of the ξ that must tell the points of a block apart; where fewer do, a block takes several ξ
 EVEN_PAIRS = 0.3  # the same for the pairs of the ladder, from which the first number of ξ follows
@@ -237,8 +237,8 @@ class BlockCMA(Method):
             horizon=True,
             output="choice",
             candidates=3,
-            favourite="first",
-            judging=JUDGING,
+            tie_break="first",
+            selection_share=SELECTION_SHARE,
             random_stop=any_iterate,
         )
 
@@ -337,7 +337,7 @@ class BlockCMA(Method):
             samples = context.sample(context.rng, number * seeds)
             samples = np.concatenate([samples[turn * number :][block] for turn in range(seeds)])
             points = np.concatenate([points] * seeds)
-        return Query(points, samples, memory=seeds, cut=cut)
+        return Query(points, samples, aux=seeds, truncated=cut)
 
     def _evolve(self, state: CMAState, context: Context, query: Query, values: Array) -> None:
         """Move the mean, the step size and the covariance on; a generation that failed altogether changes nothing."""
@@ -345,7 +345,7 @@ class BlockCMA(Method):
         if not fine.any():
             return
         d = state.x.size
-        seeds = query.memory
+        seeds = query.aux
         size = len(query) // seeds
         points = query.points[:size]
         constants = Constants(d, size)
@@ -373,8 +373,8 @@ class BlockCMA(Method):
         step = weights @ y  # eq. (41)
         left = state.mean
         state.mean = context.projected(left + state.sigma * state.unit * step, 0.0)  # eq. (42)
-        state.size = state.sigma
-        state.norm = norm(state.mean - left)
+        state.step_size = state.sigma
+        state.grad_norm = norm(state.mean - left)
         rate = constants.path_rate
         certain = constants.mass if background is None else mass
         self._adapt_population(state, context.after(query), certain, weights, white, block)
@@ -513,13 +513,13 @@ class BlockCMA(Method):
             state.lowest = float(scores[first])
             state.x = points[first].copy()
 
-    def _told(self, state: CMAState, offer: Array | None, completed: int) -> Step:
+    def _told(self, state: CMAState, iterate: Array | None, completed: int) -> Step:
         candidates = {"last mean": state.mean, START: state.origin}
         if state.lowest < np.inf:
             candidates = {"lowest point seen": state.x, **candidates}
         elif state.weight:
             candidates = {"mean of the last third": state.average, **candidates}
-        return state.step(offer, completed, remarks={"settings": self._remark(state)}, candidates=candidates)
+        return state.make_step(iterate, completed, notes={"settings": self._remark(state)}, candidates=candidates)
 
     def _remark(self, state: CMAState) -> str:
         if state.phase != "search":

@@ -126,7 +126,7 @@ class CuttingPlane(Certifying):
             v, r = state.cloud.mean(axis=0), self.epsilon / (64 * d * state.largest)  # line 4
             z = v + r * ball(rng, 1, d)[0]  # line 5
             ahead = x - self._length * z / np.sqrt(z @ z)
-            return Query(ahead[None], memory=(z, ahead))
+            return Query(ahead[None], aux=(z, ahead))
         z = state.z
         assert z is not None
         return Query((x - rng.random() * self._length * z / np.sqrt(z @ z))[None], order=1)  # line 7
@@ -144,7 +144,7 @@ class CuttingPlane(Certifying):
             state.value = float(values[0])
             state.phase = "start"
         elif state.phase == "test":
-            z, ahead = query.memory
+            z, ahead = query.aux
             if values[0] <= state.value - self._length * self.epsilon / 3:  # line 6
                 self._move(state, ahead, float(values[0]))
             else:
@@ -176,7 +176,7 @@ class CuttingPlane(Certifying):
         if state.phase == "done":
             return
         assert state.m is not None
-        inside = np.vstack([state.cloud[state.cloud @ u >= state.levels[-1]], 0.9 * state.m / state.norm])
+        inside = np.vstack([state.cloud[state.cloud @ u >= state.levels[-1]], 0.9 * state.m / state.grad_norm])
         start = inside[np.arange(len(state.cloud)) % len(inside)]
         state.cloud = hit_and_run(context.rng, start, state.gradients[1:], state.levels, state.cloud)
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein.methods.judging import Judging, JudgingState, Jury, paired
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Refusal, Step, any_iterate
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import SHORT_VALUES
 from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query
@@ -132,7 +132,7 @@ class Duel(Staged):
             horizon=True,
             output="choice",
             candidates=3,
-            favourite="first",
+            tie_break="first",
             random_stop=any_iterate,
         )
 
@@ -182,7 +182,7 @@ class Duel(Staged):
         if not context.noisy or not best.candidates:
             step.candidates = {"lowest point seen": best.x, START: state.origin}
         if not context.noisy:
-            step.remarks = {**(step.remarks or {}), "settings": self._account(state, best)}
+            step.notes = {**(step.notes or {}), "settings": self._account(state, best)}
         return step
 
     def _account(self, state: DuelState, best: Contender) -> str:
@@ -207,7 +207,7 @@ class Duel(Staged):
         if context.noisy:
             contender.x = step.x
             contender.candidates = step.candidates
-        if step.underway:
+        if step.partial:
             return
         if state.winner < 0:
             self._pass_on(state, context, contender)
@@ -305,9 +305,9 @@ class Duel(Staged):
         mean, _ = paired(other.judged, one.judged)
         self._decide(state, context, 1 if mean < 0 else 0)
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         found = self.first.kernel(oracle)
-        return found if isinstance(found, Refusal) else StagedKernel(self, oracle, self.first)
+        return found if isinstance(found, Unsupported) else StagedKernel(self, oracle, self.first)
 
 
 JUDGING = Judging()

@@ -106,7 +106,7 @@ class Sifted(State):
         self.active += int((sizes > 0).sum())
         self.magnitude += float(np.abs(bisection.first[fine]).sum())
         self.drowned += int(bisection.drowned[fine].sum())
-        asked = Query(self.points, self.samples, order=1, memory=self.memory)
+        asked = Query(self.points, self.samples, order=1, aux=self.memory)
         self.points = None
         self.samples = None
         self.memory = None
@@ -116,11 +116,11 @@ class Sifted(State):
     def said(self, step: Step, d: int) -> Step:
         """Return a step with the noise of the gradients so far, and what they have shown to be wrong."""
         mean = self.power / max(self.directions, 1.0)
-        noise = (sqrt(d) * self.step, mean)  # so that d·u|F|/δ is √d·u|F|/h
-        notices = dict(step.notices or {})
+        delta = sqrt(d) * self.step  # so that d·u|F|/δ is √d·u|F|/h
+        warnings = dict(step.warnings or {})
         if self.directions >= DROWNED and 2 * self.drowned > self.directions:
-            notices.setdefault("precision", self._drowning())
-        return replace(step, noise=noise, directions=self.directions, notices=notices or None)
+            warnings.setdefault("precision", self._drowning())
+        return replace(step, delta=delta, mean_sq_norm=mean, n_estimates=self.directions, warnings=warnings or None)
 
     def _drowning(self) -> str:
         share = self.drowned / self.directions
@@ -193,8 +193,8 @@ class FirstOrder(Method):
         """Return the needs of a method that takes gradients, with this source of them."""
         if self.gradients == "oracle":
             return replace(needs, gradients=True, sifting=True)
-        reach = max(needs.reach, self._radius)
-        return replace(needs, replay="evaluates the same ξ at several points", reach=reach, narrow=True)
+        reach = max(needs.query_radius, self._radius)
+        return replace(needs, replay="evaluates the same ξ at several points", query_radius=reach, respects_bounds=True)
 
     @classmethod
     def _affordable(cls, scale: Scale, given: Mapping[str, Any]) -> int:
@@ -230,23 +230,23 @@ class FirstOrder(Method):
             return None
         begun = self._set_out(sifted, context, query)
         first = begun.bisection.query()
-        first.memory = begun
+        first.aux = begun
         return first
 
     def tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
         sifted: Sifted | None = state.sifted
-        begun = query.memory
+        begun = query.aux
         if isinstance(begun, Begun) and sifted is not None:
             sifted.points = begun.query.points
             sifted.samples = begun.query.samples
-            sifted.memory = begun.query.memory
+            sifted.memory = begun.query.aux
             sifted.bisection = begun.bisection
             sifted.step = begun.step
         if sifted is None or sifted.bisection is None:
             return self._tell(state, context, query, values)
         sifted.see(values)
         if not sifted.bisection.over:
-            return sifted.said(state.step(completed=0, underway=True), state.x.size)
+            return sifted.said(state.make_step(completed=0, partial=True), state.x.size)
         asked, gradients = sifted.end()
         return sifted.said(self._tell(state, context, asked, gradients), state.x.size)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from goldstein.methods.kernel import Ruled
-from goldstein.methods.method import Context, Kernel, Needs, Refusal, Scale, Step
+from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import Calibrated, StepRule
@@ -71,12 +71,12 @@ class GFM(ZerothOrder):
         return self._told(state, left)
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> GFM:
-        settings = {"delta": max(1e-3 * scale.radius, scale.floor), "batch_size": 1, **given}
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> GFM:
+        settings = {"delta": max(1e-3 * scale.radius, scale.floor), "batch_size": 1, **options}
         iterations = max(1, scale.evals // (2 * settings["batch_size"]))
         return cls(**{"step_size": Calibrated(scale.radius, iterations), **settings})
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         refusal = self._uncompiled(oracle) or self._unruled()
         return _Compiled(self, oracle, 2 * self.batch_size, self._rule) if refusal is None else refusal
 

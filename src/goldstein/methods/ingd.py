@@ -80,7 +80,7 @@ class Certifying(FirstOrder):
 
     @property
     def needs(self) -> Needs:
-        return self._sourced(Needs(exact=True, reach=self.delta, random_stop=any_iterate))
+        return self._sourced(Needs(exact=True, query_radius=self.delta, random_stop=any_iterate))
 
     @property
     def _length(self) -> float:
@@ -88,25 +88,25 @@ class Certifying(FirstOrder):
         return self.delta - self._radius
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Certifying:
-        delta = max(0.1 * scale.radius, 2 * (given.get("rho") or 0.0))
-        return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **given})
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Certifying:
+        delta = max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0))
+        return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **options})
 
     def _told(self, state: CertifyingState, query: Query, left: Array) -> Step:
         if state.phase != "done":
-            return state.step(left, completed=query.order)
+            return state.make_step(left, completed=query.order)
         if state.sifted is None:
-            return state.step(left, completed=query.order, done=self._certificate(state))
+            return state.make_step(left, completed=query.order, done=self._certificate(state))
         rounding = state.sifted.rounding(left.size)
         if rounding > ROUNDING * self.epsilon:
-            notices = {"precision": self._drowned(state.sifted, rounding)}
-            return state.step(left, completed=query.order, notices=notices)
-        return state.step(left, completed=query.order, done=self._sentence(state))
+            warnings = {"precision": self._drowned(state.sifted, rounding)}
+            return state.make_step(left, completed=query.order, warnings=warnings)
+        return state.make_step(left, completed=query.order, done=self._sentence(state))
 
     def _sentence(self, state: CertifyingState) -> str:
         return (
             f"A convex combination of gradients within delta = {self.delta:g} of x, which were found by differences, "
-            f"has norm {state.norm:.3g} ≤ epsilon = {self.epsilon:g}."
+            f"has norm {state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
 
     def _drowned(self, sifted: Sifted, rounding: float) -> str:
@@ -119,9 +119,9 @@ class Certifying(FirstOrder):
     def _certificate(self, state: CertifyingState) -> Certificate:
         words = (
             f"A convex combination of gradients within delta = {self.delta:g} of x has norm "
-            f"{state.norm:.3g} ≤ epsilon = {self.epsilon:g}."
+            f"{state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
-        found = (state.norm, "gradient hull", float(self.delta), float(self.epsilon))
+        found = (state.grad_norm, "gradient hull", float(self.delta), float(self.epsilon))
         return Certificate("certified", *found, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
 
     def _init(self, x: Array, context: Context) -> Any:
@@ -139,14 +139,14 @@ class Certifying(FirstOrder):
     def _hold(self, state: CertifyingState, m: Array) -> None:
         """Make m the combination held; the run is done when it is short enough."""
         state.m = m
-        state.norm = norm(m)
-        state.phase = "done" if state.norm <= self.epsilon else "test"
+        state.grad_norm = norm(m)
+        state.phase = "done" if state.grad_norm <= self.epsilon else "test"
 
     def _move(self, state: CertifyingState, x: Array, value: float) -> None:
         """Go to x, where everything starts anew."""
         state.x = x
         state.value = value
-        state.size = self._length
+        state.step_size = self._length
         state.phase = "start"
 
 
@@ -162,8 +162,8 @@ class _Interpolated(Certifying):
         if state.phase == "start":
             return Query(self._first(state.x, context)[None], order=1)
         if state.phase == "test":
-            ahead = state.x - self._length * state.m / state.norm
-            return Query(ahead[None], memory=ahead)
+            ahead = state.x - self._length * state.m / state.grad_norm
+            return Query(ahead[None], aux=ahead)
         return Query(self._between(state, context)[None], order=1)
 
     def _tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
@@ -184,8 +184,8 @@ class _Interpolated(Certifying):
             self._measure(state, values[0])
             self._restart(state, values[0].copy())
         elif state.phase == "test":
-            if state.value - values[0] >= self._length * state.norm / 4:
-                self._move(state, query.memory, float(values[0]))
+            if state.value - values[0] >= self._length * state.grad_norm / 4:
+                self._move(state, query.aux, float(values[0]))
             else:
                 state.phase = "inner"
         else:
@@ -286,7 +286,7 @@ class INGD(_Interpolated):
 
     def _between(self, state: INGDState, context: Context) -> Array:
         assert state.m is not None
-        return state.x - context.rng.random() * self._length * state.m / state.norm  # lines 5 and 7
+        return state.x - context.rng.random() * self._length * state.m / state.grad_norm  # lines 5 and 7
 
     def _restart(self, state: INGDState, gradient: Array) -> None:
         state.origin, state.inner = gradient, 1
@@ -298,7 +298,7 @@ class INGD(_Interpolated):
         L = max(self.lipschitz or 0.0, state.largest)
         unit = 1.0 if 1e-100 < L < 1e100 else L  # so that squares and their ratios stay in range
         bound = 4 * (L / unit) ** 2
-        squared = (state.norm / unit) ** 2 if unit != 1 else float(state.m @ state.m)
+        squared = (state.grad_norm / unit) ** 2 if unit != 1 else float(state.m @ state.m)
         beta = (bound - squared) / (bound + 2 * squared)
         state.inner += 1
         self._hold(state, beta * state.m + (1 - beta) * u)  # lines 8 and 4
@@ -369,7 +369,7 @@ class PINGD(_Interpolated):
 
     def _between(self, state: CertifyingState, context: Context) -> Array:
         assert state.m is not None
-        z = state.m + self.perturb_radius * state.norm * ball(context.rng, 1, state.x.size)[0]
+        z = state.m + self.perturb_radius * state.grad_norm * ball(context.rng, 1, state.x.size)[0]
         return np.asarray(state.x - context.rng.random() * self._length * z / norm(z))  # line 3
 
     def _restart(self, state: CertifyingState, gradient: Array) -> None:

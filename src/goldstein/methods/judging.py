@@ -59,7 +59,7 @@ class Judging(Method):
 
     def tell(self, state: JudgingState, context: Context, query: Query, values: Array) -> Step:
         state.values = np.where(np.isfinite(values), values, np.nan)
-        return state.step(completed=0)
+        return state.make_step(completed=0)
 
 
 def paired(one: Array, other: Array) -> tuple[float, float]:

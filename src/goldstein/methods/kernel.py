@@ -1,6 +1,6 @@
 """Whole iterations in machine code, for functions that numba has compiled (extra: compiled).
 
-A method's kernel derives from `MachineCode`: it says what the iterations to come cost and calls its loop in
+A method's kernel derives from `CompiledKernel`: it says what the iterations to come cost and calls its loop in
 `goldstein.compiled`. The session hands it chunks of iterations between two records of the history; what does not fill
 a whole batch goes the plain way.
 """
@@ -36,7 +36,7 @@ from goldstein.compiled.tally import (
     TOTAL,
     VALUE,
 )
-from goldstein.methods.method import Bulk, Context, Step
+from goldstein.methods.method import ChunkResult, Context, Step
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Tally
 from goldstein.output import Average
 from goldstein.steps import Calibrated, Schedule, StepRule
@@ -45,7 +45,7 @@ CHUNK = 8192  # evaluations in one chunk
 PIECE_SECONDS = 0.2  # how long Ctrl-C may have to wait
 
 
-def obstacle(oracle: Oracle) -> str | None:
+def why_not_compilable(oracle: Oracle) -> str | None:
     """Return why no loop can call an oracle's function in machine code, in one sentence; None when it can."""
     if isinstance(oracle, FiniteSum | Deterministic) and not oracle.vectorized and is_jitted(oracle.fun):
         return None
@@ -65,7 +65,7 @@ def tally_of(tally: Array) -> Tally:
     )
 
 
-class MachineCode(ABC):
+class CompiledKernel(ABC):
     """Base of the kernels: how many iterations fit, and the bookkeeping around the machine code.
 
     Attributes
@@ -118,13 +118,13 @@ class MachineCode(ABC):
         limit: int | None,
         mean: Average | None,
         stop: Callable[[], bool],
-    ) -> Bulk:
+    ) -> ChunkResult:
         """Do so many iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
         used = self.used(state, iterations)
         if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
         if not used.size:
-            return Bulk(self.told(state, 0), Tally())
+            return ChunkResult(self.told(state, 0), Tally())
         tally = np.concatenate([np.zeros(TALLY), self.memory(state)])
         tally[LOWEST] = np.inf
         tally[VALUE] = np.nan
@@ -141,8 +141,8 @@ class MachineCode(ABC):
         if not np.isnan(tally[VALUE]):
             state.value = float(tally[VALUE])
         if tally[NORM] >= 0:
-            state.norm = float(tally[NORM])
-        return Bulk(self.told(state, done), tally_of(tally))
+            state.grad_norm = float(tally[NORM])
+        return ChunkResult(self.told(state, done), tally_of(tally))
 
     def _in_pieces(
         self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Array, stop: Callable[[], bool]
@@ -179,7 +179,7 @@ class MachineCode(ABC):
 
     def remember(self, state: Any, steps: Array, tally: Array) -> None:
         """Keep the last step and what the step rule has measured."""
-        state.size = float(steps[-1])
+        state.step_size = float(steps[-1])
 
     def compiled(self, loop: Any, *inputs: Any) -> Any:
         """Call a loop by the signature that is kept on disk, compiling it first if need be."""
@@ -197,7 +197,7 @@ class MachineCode(ABC):
         return self._loop(self.oracle.fun, self.oracle.args, *inputs)
 
 
-class Ruled(MachineCode):
+class Ruled(CompiledKernel):
     """A kernel whose steps come from a rule."""
 
     def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule) -> None:
@@ -223,7 +223,7 @@ class Ruled(MachineCode):
         if not isinstance(self.rule, Calibrated):
             return []
         memory = state.rule
-        return [memory.mean, memory.total, memory.count, self.rule.span, state.size]
+        return [memory.mean, memory.total, memory.count, self.rule.span, state.step_size]
 
     def remember(self, state: Any, steps: Array, tally: Array) -> None:
         if tally.size == TALLY:
@@ -232,7 +232,7 @@ class Ruled(MachineCode):
         state.rule.mean = float(tally[SQUARE])
         state.rule.total = float(tally[SQUARES_SUM])
         state.rule.count = int(tally[SQUARES_SEEN])
-        state.size = float(tally[ETA])
+        state.step_size = float(tally[ETA])
 
 
 class _Announcement:

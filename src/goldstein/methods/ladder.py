@@ -113,11 +113,11 @@ class Ladder(State):
         if context.project is not None:
             points = np.stack([context.project(point) for point in points])
         repeated = None if samples is None else np.concatenate([samples] * (2 * len(sigmas)))
-        return Query(points, repeated, memory=(z, samples))
+        return Query(points, repeated, aux=(z, samples))
 
     def tell(self, query: Query, values: Array) -> float | None:
         """Take the answer; return σ in units, or None when the ladder goes on upwards."""
-        self.z, self.samples = query.memory
+        self.z, self.samples = query.aux
         new = np.where(np.isfinite(values), values, np.nan).reshape(-1, 2, self.pairs)
         self.values = new if self.values is None else np.concatenate([self.values, new])
         if np.isnan(self.values).all():

@@ -16,8 +16,8 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
-from goldstein.methods.kernel import MachineCode
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Refusal, Scale, Step
+from goldstein.methods.kernel import CompiledKernel
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.norms import usable
 from goldstein.oracle import Array, Oracle, Query
@@ -87,8 +87,8 @@ def _learn(state: O2NCState, context: Context, block: Block, g: Array, length: i
     state.points = state.points + block.z
     state.gradients = state.gradients + g
     state.done += 1
-    state.size = eta
-    state.norm = float(np.sqrt(squared))
+    state.step_size = eta
+    state.grad_norm = float(np.sqrt(squared))
     if state.done < length:
         return False
     mean = state.gradients / length
@@ -130,8 +130,8 @@ class _Blocks(Method):
             raise ValueError("The learner adagrad finds its own step; leave step_size out, or choose ogd.")
 
     @classmethod
-    def _complete(cls, given: Mapping[str, Any]) -> bool:
-        return super()._complete(given) and not _lacks_step(given)
+    def _complete(cls, options: Mapping[str, Any]) -> bool:
+        return super()._complete(options) and not _lacks_step(options)
 
     def _any_block(self, rng: np.random.Generator, max_iter: int) -> int:
         """Draw one of the blocks: after how many iterations its mean is where the run stands."""
@@ -210,23 +210,23 @@ class O2NC(_Blocks, FirstOrder):
             return None
         block = _travel(state, context, self._radius)
         xi = None if context.sample is None else context.sample(context.rng, 1)
-        return Query(block.z[None], xi, order=1, memory=block)
+        return Query(block.z[None], xi, order=1, aux=block)
 
     def _tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         ended = False
         if usable(values):
             g = values[0]
             ended = _learn(
-                state, context, query.memory, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
+                state, context, query.aux, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
             )
         state.nit += 1
-        return state.step(state.x if ended else None, remarks=_remarks(state))  # block means only
+        return state.make_step(state.x if ended else None, notes=_remarks(state))  # block means only
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> O2NC:
-        least = 2 * (given.get("rho") or 0.0)
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> O2NC:
+        least = 2 * (options.get("rho") or 0.0)
         delta = max(0.1 * scale.radius, least)
-        settings = _blocks(scale, {"delta": delta, **given}, cls._affordable(scale, given))
+        settings = _blocks(scale, {"delta": delta, **options}, cls._affordable(scale, options))
         if _lacks_step(settings):  # η = D/(G √M)
             D = cls(**{**settings, "step_size": 1.0}).play_radius
             settings["step_size"] = D / (scale.gradient * sqrt(settings["block_length"]))
@@ -314,37 +314,37 @@ class ZOO2NC(_Blocks, ZerothOrder):
         block = _travel(state, context, self._radius)
         query = self._query([block.z], self.batch_size, context, limit)
         if query is not None:
-            query.memory.purpose = block
+            query.aux.purpose = block
         return query
 
     def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         reading = self._read(state, context, query, values)
         ended = False
         if not reading.empty:
-            block = query.memory.purpose
+            block = query.aux.purpose
             g = reading.estimate()
             ended = _learn(
                 state, context, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
             )
         state.nit += 1
-        return self._told(state, state.x if ended else None, remarks=_remarks(state))
+        return self._told(state, state.x if ended else None, notes=_remarks(state))
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> ZOO2NC:
-        least = 2 * (given.get("rho") or 0.0)
-        settings = {"delta": max(0.1 * scale.radius, scale.floor, least), "batch_size": 1, **given}
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> ZOO2NC:
+        least = 2 * (options.get("rho") or 0.0)
+        settings = {"delta": max(0.1 * scale.radius, scale.floor, least), "batch_size": 1, **options}
         settings = _blocks(scale, settings, max(1, scale.evals // (2 * settings["batch_size"])))
         if _lacks_step(settings):
             D = cls(**{**settings, "step_size": 1.0}).play_radius
             settings["step_size"] = D / (scale.estimate * sqrt(settings["block_length"]))
         return cls(**settings)
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         refusal = self._uncompiled(oracle)
         return _Compiled(self, oracle, 2 * self.batch_size) if refusal is None else refusal
 
 
-class _Compiled(MachineCode):
+class _Compiled(CompiledKernel):
     """ZO-O2NC in machine code; it answers with the mean of its last block only."""
 
     outputs: tuple[str, ...] = ("last",)
@@ -355,7 +355,7 @@ class _Compiled(MachineCode):
         m: ZOO2NC = self.method
         for name in ("position", "displacement", "points", "gradients"):
             setattr(state, name, getattr(state, name).copy())
-        memory = np.array([state.done, state.squares, state.block_norm, state.size])
+        memory = np.array([state.done, state.squares, state.block_norm, state.step_size])
         eta = -1.0 if m.step_size is None else float(m.step_size)
         settings = (steps.size, m.batch_size, float(m._radius), float(m.play_radius), m.block_length, eta)
         arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
@@ -367,7 +367,7 @@ class _Compiled(MachineCode):
         return steps.size
 
     def told(self, state: O2NCState, completed: int) -> Step:
-        return self.method._told(state, None, completed, remarks=_remarks(state))  # type: ignore[no-any-return]
+        return self.method._told(state, None, completed, notes=_remarks(state))  # type: ignore[no-any-return]
 
 
 def _lacks_step(settings: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.methods.method import Context, Kernel, Method, MethodState, Needs, Refusal, Scale, Step
+from goldstein.methods.method import Context, Kernel, Method, MethodState, Needs, Scale, Step, Unsupported
 from goldstein.methods.probe import Probe
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import Array, Oracle, Query
@@ -46,7 +46,7 @@ class Probing(Method):
 
     def tell(self, state: ProbingState, context: Context, query: Query, values: Array) -> Step:
         state.probe.tell(query, values)
-        return state.step(completed=0)
+        return state.make_step(completed=0)
 
 
 @dataclass
@@ -67,20 +67,20 @@ class Probed(Staged):
         Name of the method.
     given : mapping
         Settings of its constructor that stay as they are.
-    guess_by : callable
+    build : callable
         Builds the method from the scale found and the settings given.
     """
 
     wanted: str
     given: Mapping[str, Any]
-    guess_by: Guess = field(repr=False)
+    build: Guess = field(repr=False)
 
     def __post_init__(self) -> None:
         # What the method needs and how it answers does not depend on the settings that are still open.
         try:
-            example = self.guess_by(NOMINAL, self.given)
+            example = self.build(NOMINAL, self.given)
         except (ArithmeticError, TypeError):
-            plain = self.guess_by(NOMINAL, {})
+            plain = self.build(NOMINAL, {})
             own = {f.name: self.given[f.name] for f in fields(plain) if f.name in self.given}
             replace(plain, **own)  # says in a sentence which setting is wrong
             raise
@@ -98,9 +98,9 @@ class Probed(Staged):
     @property
     def needs(self) -> Needs:
         known = self._example.needs
-        elsewhere = self.guess_by(replace(NOMINAL, radius=2 * NOMINAL.radius), self.given).needs.pairs
+        elsewhere = self.build(replace(NOMINAL, radius=2 * NOMINAL.radius), self.given).needs.pairs
         pairs = known.pairs if elsewhere == known.pairs else 0.0  # a δ that is not given follows the noise measured
-        return replace(known, pairs=pairs, horizon=True, reach=0.0, random_stop=None)
+        return replace(known, pairs=pairs, horizon=True, query_radius=0.0, random_stop=None)
 
     def init(self, x: Array, context: Context) -> ProbedState:
         if context.max_evals is None and context.max_iter is None:
@@ -120,7 +120,7 @@ class Probed(Staged):
         known = self._built
         if known[0] is not state.scale:
             assert state.scale is not None
-            known = (state.scale, self.guess_by(state.scale, self.given))
+            known = (state.scale, self.build(state.scale, self.given))
             object.__setattr__(self, "_built", known)
         return known[1]
 
@@ -140,9 +140,9 @@ class Probed(Staged):
         if state.stage == 1 and state.inner.probe.over:
             self._build(state, context)
             step.x = state.inner.x
-        step.remarks = {"settings": state.remark, **(step.remarks or {})}
-        if step.notices:
-            step.notices = {key: f"{sentence} {CHOSEN}" for key, sentence in step.notices.items()}
+        step.notes = {"settings": state.remark, **(step.notes or {})}
+        if step.warnings:
+            step.warnings = {key: f"{sentence} {CHOSEN}" for key, sentence in step.warnings.items()}
         return step
 
     def _build(self, state: ProbedState, context: Context) -> None:
@@ -155,7 +155,7 @@ class Probed(Staged):
         if probe.kink and not probe.steepest:  # x0 is a kink on all sides, which has no length of its own
             radius = float(np.linalg.norm(state.x)) or 1.0
         scale = Scale(radius / 2, d * probe.floor, evals, steep, sqrt(d) * steep)
-        reach = self.guess_by(scale, self.given).needs.reach
+        reach = self.build(scale, self.given).needs.query_radius
         fitting = probe.fitting(reach, context.project)
         if fitting < reach and "delta" not in self.given:
             shrink = fitting / reach
@@ -163,14 +163,14 @@ class Probed(Staged):
         state.scale = scale
         self._enter(state, context, state.x)
         method = self._method(state)
-        reach = method.needs.reach
+        reach = method.needs.query_radius
         state.remark = f"{state.spent} evaluations of probing chose {method!r}."
         if context.project is not None and not context.project.holds(reach):
             state.remark = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.remark}"
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         found = self._example.kernel(oracle)  # what will be built differs in numbers only
-        return found if isinstance(found, Refusal) else StagedKernel(self, oracle, self._example)
+        return found if isinstance(found, Unsupported) else StagedKernel(self, oracle, self._example)
 
 
 def _budget(context: Context) -> int:

@@ -20,7 +20,7 @@ from goldstein.methods.probed import Guess, Probed
 from goldstein.methods.sift import Sift
 from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.two_point import TwoPoint
-from goldstein.methods.warm_start import WarmStart, guess_ws_gfm, guess_ws_gfm_plus
+from goldstein.methods.warm_start import WarmStart, ws_gfm, ws_gfm_plus
 
 METHODS: dict[str, type[Method]] = {}
 _GUESSES: dict[str, Guess] = {}
@@ -36,7 +36,7 @@ def register(kind: type[Method], name: str | None = None, guess: Guess | None = 
     name : str, optional
         Its name; None: `kind.name`.
     guess : callable, optional
-        Chooses the settings that were not given; None: `kind.guess`.
+        Chooses the settings that were not given; None: `kind.from_scale`.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def register(kind: type[Method], name: str | None = None, guess: Guess | None = 
     if (before.__module__, before.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ValueError(f"There is another method called {known!r}.")
     METHODS[known] = kind
-    _GUESSES[known] = kind.guess if guess is None else guess
+    _GUESSES[known] = kind.from_scale if guess is None else guess
     return kind
 
 
@@ -115,8 +115,8 @@ register(TwoPoint)
 register(Sift)
 register(GFM)
 register(GFMPlus)
-register(WarmStart, "ws-gfm", guess_ws_gfm)
-register(WarmStart, "ws-gfm+", guess_ws_gfm_plus)
+register(WarmStart, "ws-gfm", ws_gfm)
+register(WarmStart, "ws-gfm+", ws_gfm_plus)
 register(OnePhase)
 register(O2NC)
 register(ZOO2NC)

@@ -15,17 +15,17 @@ from goldstein.compiled.tally import DOUBLES, LOWEST, SINGLES, TALLY
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, noted_ball
 from goldstein.estimate.stream import Stream
-from goldstein.methods.kernel import CHUNK, MachineCode, obstacle, tally_of
+from goldstein.methods.kernel import CHUNK, CompiledKernel, tally_of, why_not_compilable
 from goldstein.methods.method import (
-    Bulk,
+    ChunkResult,
     Context,
     Kernel,
     Method,
     MethodState,
     Needs,
-    Refusal,
     Scale,
     Step,
+    Unsupported,
     any_iterate,
 )
 from goldstein.norms import HUGE, norm
@@ -226,8 +226,8 @@ class Sift(Method):
         return Needs(
             replay="evaluates the same ξ at several points",
             horizon=self.decay > 0 or self.cap is None,
-            reach=self.rho,
-            narrow=True,
+            query_radius=self.rho,
+            respects_bounds=True,
             random_stop=any_iterate,
         )
 
@@ -257,13 +257,13 @@ class Sift(Method):
             cap = limit
         begun = self._begin(state, context, fits, cap)
         query = begun.sifting.query()
-        query.memory = begun
-        query.cut = fits < size or (limit is not None and limit < most)
+        query.aux = begun
+        query.truncated = fits < size or (limit is not None and limit < most)
         return query
 
     def tell(self, state: SiftState, context: Context, query: Query, values: Array) -> Step:
-        if query.memory is not None:
-            begun: Begun = query.memory
+        if query.aux is not None:
+            begun: Begun = query.aux
             state.sifting = begun.sifting
             state.units = begun.units
             state.streams = begun.streams
@@ -351,12 +351,12 @@ class Sift(Method):
         state.drowned += int(sifting.drowned[usable].sum())
         state.value = _total(sifting.first[usable]) / count
         g = _total(gradients) / count
-        state.norm = norm(g)
-        state.size = self._length(state, context)
+        state.grad_norm = norm(g)
+        state.step_size = self._length(state, context)
         state.squares = state.squares + g * g
         moving = state.squares > 0  # where g_j = 0, x_j stays as it is
         ahead = state.x.copy()
-        ahead[moving] -= state.size * (g[moving] / np.sqrt(state.squares[moving]))
+        ahead[moving] -= state.step_size * (g[moving] / np.sqrt(state.squares[moving]))
         left = state.x
         state.x = context.projected(ahead, self._margin(state, context))
         if self.growth:
@@ -412,17 +412,26 @@ class Sift(Method):
             return self.rho
         return self.rho + 1.5 * sqrt(state.x.size) * self._step(state)
 
-    def _told(self, state: SiftState, offer: Array | None, completed: int) -> Step:
-        noise = (0.0, 0.0)
-        notices = None
+    def _told(self, state: SiftState, iterate: Array | None, completed: int) -> Step:
+        delta = 0.0
+        power = 0.0
+        warnings = None
         if state.directions >= SEEN:
-            walked = sqrt(state.x.size) * self._step(state)  # so that d·u|F|/δ is √d·u|F|/h
-            noise = (walked, state.power / state.directions)
+            delta = sqrt(state.x.size) * self._step(state)  # so that d·u|F|/δ is √d·u|F|/h
+            power = state.power / state.directions
             if state.drowned > max(state.active, SEEN / 4):
-                notices = {"precision": self._drowning(state)}
-        remarks = {"set": state.remark} if state.remark else None
-        more = {"notices": notices, "remarks": remarks, "underway": state.sifting is not None}
-        return state.step(offer, completed, noise, state.directions, **more)
+                warnings = {"precision": self._drowning(state)}
+        notes = {"set": state.remark} if state.remark else None
+        return state.make_step(
+            iterate,
+            completed,
+            delta=delta,
+            mean_sq_norm=power,
+            n_estimates=state.directions,
+            warnings=warnings,
+            notes=notes,
+            partial=state.sifting is not None,
+        )
 
     def _drowning(self, state: SiftState) -> str:
         share = state.drowned / state.directions
@@ -432,14 +441,14 @@ class Sift(Method):
             f"step={self._step(state):.3g}: use a larger step, higher precision, or subtract a constant from F."
         )
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         if self.rho:
-            return Refusal("The compiled loop of sift walks from x itself, with rho = 0.")
-        reason = obstacle(oracle)
-        return _Compiled(self, oracle, 2) if reason is None else Refusal(reason)
+            return Unsupported("The compiled loop of sift walks from x itself, with rho = 0.")
+        reason = why_not_compilable(oracle)
+        return _Compiled(self, oracle, 2) if reason is None else Unsupported(reason)
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Sift:
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Sift:
         root = scale.estimate / scale.gradient  # √d
         batch = batch_for(scale.evals, root * root)
         return cls(
@@ -447,12 +456,12 @@ class Sift(Method):
                 "radius": 2 * scale.radius / root,
                 "batch_size": batch,
                 "growth": growth_for(scale.evals, root * root),
-                **given,
+                **options,
             }
         )
 
 
-class _Compiled(MachineCode):
+class _Compiled(CompiledKernel):
     """Whole iterations in machine code; a bisection that was begun the plain way is ended the plain way.
 
     What an iteration costs is known when it is over, so a plan is the most that may fit, and the iterations end where
@@ -485,7 +494,7 @@ class _Compiled(MachineCode):
         limit: int | None,
         mean: Average | None,
         stop: Callable[[], bool],
-    ) -> Bulk:
+    ) -> ChunkResult:
         from goldstein.compiled import sift as loop  # which needs numba
 
         method: Sift = self.method
@@ -497,7 +506,7 @@ class _Compiled(MachineCode):
         order = np.empty(self.n, np.int64) if state.order is None else state.order  # long, and nobody else's
         place = self.n if state.order is None else state.place
         sums = (state.power, state.directions, state.active, state.magnitude, state.drowned)
-        seen = (state.single, state.double, context.nfev, state.nit, state.value, state.size, place)
+        seen = (state.single, state.double, context.nfev, state.nit, state.value, state.step_size, place)
         memory = np.array([*sums, *seen, state.radius, state.walk], float)
         settings = self._settings(d, context)
         gradient = np.full(d, np.nan)
@@ -533,13 +542,13 @@ class _Compiled(MachineCode):
         state.double += int(tally[DOUBLES])
         state.nit = int(memory[loop.NIT])
         state.value = float(memory[loop.VALUE])
-        state.size = float(memory[loop.LENGTH])
+        state.step_size = float(memory[loop.LENGTH])
         state.radius = float(memory[loop.NOW])
         state.walk = float(memory[loop.WALK])
         if not np.isnan(gradient[0]):
-            state.norm = norm(gradient)
+            state.grad_norm = norm(gradient)
         context.nfev += used
-        return Bulk(self.told(state, done), tally_of(tally))
+        return ChunkResult(self.told(state, done), tally_of(tally))
 
     def _settings(self, d: int, context: Context) -> Array:
         """Return what the loop is told, in its order."""

@@ -136,7 +136,7 @@ class SINGD(FirstOrder):
             ahead = self._ahead(state.x, state.m, context)
             y = state.x + context.rng.random() * (ahead - state.x)  # Alg. 2, line 4
         xi = None if context.sample is None else context.sample(context.rng, 1)
-        return Query(y[None], xi, order=1, memory=ahead)
+        return Query(y[None], xi, order=1, aux=ahead)
 
     def _tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> Step:
         g = values[0]
@@ -145,16 +145,16 @@ class SINGD(FirstOrder):
         if state.m is None:
             if fine:
                 state.m = g.copy()  # Alg. 2, line 1
-                state.norm = float(np.sqrt(g @ g))
-            return state.step(completed=0)
+                state.grad_norm = float(np.sqrt(g @ g))
+            return state.make_step(completed=0)
         if fine:
-            state.x = query.memory  # Alg. 2, line 3
+            state.x = query.aux  # Alg. 2, line 3
             state.m = self.beta * state.m + (1 - self.beta) * g  # Alg. 2, line 5
             move = state.x - left
-            state.norm = float(np.sqrt(state.m @ state.m))
-            state.size = float(np.sqrt(move @ move))
+            state.grad_norm = float(np.sqrt(state.m @ state.m))
+            state.step_size = float(np.sqrt(move @ move))
         state.nit += 1
-        return state.step(self._exchange(state, left))
+        return state.make_step(self._exchange(state, left))
 
     def _ahead(self, x: Array, m: Array, context: Context) -> Array:
         """Return x_{t+1} = x_t − m/(p‖m‖ + q), with m perturbed first if so wished."""
@@ -176,15 +176,15 @@ class SINGD(FirstOrder):
         return max(i - self.lookback, 1) - 1  # Alg. 2, last line; x_j is reached after j − 1 iterations
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> SINGD:
-        delta = given.get("delta", max(0.1 * scale.radius, 2 * (given.get("rho") or 0.0)))
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> SINGD:
+        delta = options.get("delta", max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0)))
         memory = log(16 / TARGET)  # (1 − β)·p·δ by the theorem, so that what is older than K steps is forgotten
         # A step along a full gradient is 1/(2p) long. The answer is drawn from the whole run, of which a fifth is to
         # travel a few R; p is at most the theorem's.
-        steps = cls._affordable(scale, given)
-        p = given.get("p", min(steps / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
+        steps = cls._affordable(scale, options)
+        p = options.get("p", min(steps / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
         beta = max(0.0, 1 - memory / (p * delta))
-        return cls(**{"delta": delta, "p": p, "q": scale.gradient * p, "beta": beta, **given})
+        return cls(**{"delta": delta, "p": p, "q": scale.gradient * p, "beta": beta, **options})
 
 
 @dataclass(frozen=True)

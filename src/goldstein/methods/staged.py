@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from goldstein.methods.method import Bulk, Context, Kernel, Method, MethodState, Refusal, Step
+from goldstein.methods.method import ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.output import Average
 
@@ -72,8 +72,8 @@ class Staged(Method):
         """Bring the outer state up to date after a step of the present stage."""
         state.nit += step.completed
         state.value = step.value
-        state.norm = step.norm
-        state.size = step.size
+        state.grad_norm = step.grad_norm
+        state.step_size = step.step_size
         step = self._went(state, context, step)
         state.x = state.inner.x
         return step
@@ -86,7 +86,7 @@ class Staged(Method):
         state.average = average
         method = self._method(state)
         stage = self._share(state, context)
-        state.inner = method.init(context.projected(x, method.needs.reach), stage)
+        state.inner = method.init(context.projected(x, method.needs.query_radius), stage)
         state.x = state.inner.x
 
     def _rest(self, state: StagedState, context: Context) -> Context:
@@ -107,13 +107,13 @@ class StagedKernel:
 
     def __init__(self, method: Staged, oracle: Oracle, last: Method) -> None:
         found = last.kernel(oracle)
-        assert not isinstance(found, Refusal)
+        assert not isinstance(found, Unsupported)
         self.outputs = found.outputs
         self.method = method
         self.oracle = oracle
-        self._known: tuple[Method | None, Kernel | Refusal] = (None, Refusal(""))
+        self._known: tuple[Method | None, Kernel | Unsupported] = (None, Unsupported(""))
 
-    def _kernel(self, state: StagedState) -> Kernel | Refusal:
+    def _kernel(self, state: StagedState) -> Kernel | Unsupported:
         method = self.method._method(state)
         if self._known[0] is not method:
             self._known = (method, method.kernel(self.oracle))
@@ -126,7 +126,7 @@ class StagedKernel:
     def plan(self, state: StagedState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         """Return how many iterations to do next; see `Kernel`."""
         kernel = self._kernel(state)
-        if isinstance(kernel, Refusal):
+        if isinstance(kernel, Unsupported):
             return 0
         stage = self.method._share(state, context)
         if stage.max_evals is not None:
@@ -144,12 +144,12 @@ class StagedKernel:
         limit: int | None,
         mean: Average | None,
         stop: Callable[[], bool],
-    ) -> Bulk:
+    ) -> ChunkResult:
         """Do so many iterations; see `Kernel`."""
         kernel = self._kernel(state)
-        assert not isinstance(kernel, Refusal)
+        assert not isinstance(kernel, Unsupported)
         stage = self.method._share(state, context)
         before = stage.nfev
         bulk = kernel.run(state.inner, stage, iterations, limit, state.average or mean, stop)
         context.nfev += stage.nfev - before
-        return Bulk(self.method._after(state, context, bulk.step), bulk.tally)
+        return ChunkResult(self.method._after(state, context, bulk.step), bulk.tally)

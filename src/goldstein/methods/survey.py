@@ -193,7 +193,7 @@ class Survey(State):
             around = [Central().recipe(centre, directions, r * self.length) for r in NEAR]
             recipe = Joined([*around, Repeated(centre, len(alone))])
         xi = None if samples is None else np.concatenate([samples] * 7)
-        return Query(rows, xi, memory=(w, samples, centre), recipe=recipe)
+        return Query(rows, xi, aux=(w, samples, centre), recipe=recipe)
 
     def _ask_pairs(self, x0: Array, context: Context) -> Query:
         """Ask for pairs at the radius at hand, and for their centre if it has to move away from a bound."""
@@ -212,7 +212,7 @@ class Survey(State):
         if context.project is not None:
             points = np.stack([context.project(point) for point in points])
         xi = None if self.samples is None else np.concatenate([self.samples] * parts)
-        return Query(points, xi, memory=memory)
+        return Query(points, xi, aux=memory)
 
     @property
     def _walking(self) -> Any:
@@ -261,7 +261,7 @@ class Survey(State):
         self._decide(FRESH, "calls at the same point differed")
 
     def _told_near(self, query: Query, values: Array) -> None:
-        self.w, self.samples, self.centre = query.memory
+        self.w, self.samples, self.centre = query.aux
         k = self.pairs
         pairs = values[: 2 * k * len(NEAR)].reshape(len(NEAR), 2, k)
         self.here = np.broadcast_to(values[2 * k * len(NEAR) :], (k,))
@@ -326,7 +326,7 @@ class Survey(State):
 
     def _take_pairs(self, query: Query, values: Array) -> tuple[Array, Array]:
         k = self.pairs
-        self.centre = query.memory
+        self.centre = query.aux
         if values.size > 2 * k:
             self.here = np.broadcast_to(values[2 * k :], (k,))
         return values[:k], values[k : 2 * k]

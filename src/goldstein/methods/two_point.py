@@ -16,8 +16,8 @@ import numpy as np
 
 from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.judging import paired
-from goldstein.methods.kernel import MachineCode, obstacle
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Refusal, Step, any_iterate
+from goldstein.methods.kernel import CompiledKernel, why_not_compilable
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
 from goldstein.norms import HUGE
@@ -139,7 +139,7 @@ class TwoPoint(Method):
             points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
             recipe = None if directions is None else Central().recipe(state.x, directions, state.delta)
             repeated = None if xi is None else np.concatenate([xi, xi])
-            query = Query(points, repeated, memory=w[0], fresh=True, recipe=recipe)
+            query = Query(points, repeated, aux=w[0], fresh=True, recipe=recipe)
         return query if limit is None or len(query) <= limit else None
 
     def tell(self, state: TwoPointState, context: Context, query: Query, values: Array) -> Step:
@@ -151,7 +151,7 @@ class TwoPoint(Method):
             self._judge(state, context.after(query), np.where(np.isfinite(values), values, np.nan))
         else:
             left = state.x
-            self._walk(state, context, query.memory, values)
+            self._walk(state, context, query.aux, values)
             return self._walked(state, left, 1)
         return self._told(state, None, 0)
 
@@ -160,15 +160,16 @@ class TwoPoint(Method):
             state.phase = "judge"
         return self._told(state, left, completed)
 
-    def _told(self, state: TwoPointState, offer: Array | None, completed: int) -> Step:
+    def _told(self, state: TwoPointState, iterate: Array | None, completed: int) -> Step:
         running = state.phase == "run"
         standing = state.x if running else state.best
-        step = state.step(
-            offer,
+        step = state.make_step(
+            iterate,
             completed,
-            noise=(state.delta, state.power / max(state.directions, 1)) if running else (0.0, 0.0),
-            directions=state.directions,
-            remarks={"settings": state.remark},
+            delta=state.delta if running else 0.0,
+            mean_sq_norm=state.power / max(state.directions, 1),
+            n_estimates=state.directions,
+            notes={"settings": state.remark},
             candidates={"last iterate": standing, "best of the races": state.best, START: state.origin},
         )
         step.x = standing
@@ -189,8 +190,8 @@ class TwoPoint(Method):
         state.value = float(values[0]) / 2 + float(values[1]) / 2
         eta = Calibrated(state.radius, state.pairs, DECAY).size(state.rule, t, None, state.value, c * c)
         state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
-        state.size = eta
-        state.norm = abs(c)
+        state.step_size = eta
+        state.grad_norm = abs(c)
         if state.phase == "run":
             state.walk += (eta * c) ** 2
             away = state.x - state.origin
@@ -273,12 +274,12 @@ class TwoPoint(Method):
             f"to zero over a distance of {state.radius:.3g}."
         )
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
-        reason = obstacle(oracle)
-        return _Compiled(self, oracle, 2) if reason is None else Refusal(reason)
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
+        reason = why_not_compilable(oracle)
+        return _Compiled(self, oracle, 2) if reason is None else Unsupported(reason)
 
 
-class _Compiled(MachineCode):
+class _Compiled(CompiledKernel):
     """The walks of `TwoPoint` in machine code; probing and judging go the plain way."""
 
     outputs: tuple[str, ...] = ("last", "random")

@@ -54,7 +54,7 @@ class Closing:
         Whether to say how stationary the answer is.
     estimating : bool
         Whether anything is asked at all.
-    favourite, judging
+    tie_break, selection_share
         As in `Needs`.
     free : ndarray of int, or None
         The variables that bounds do not fix, in which stationarity is asked about; None: all.
@@ -65,8 +65,8 @@ class Closing:
     candidates: int = 1
     stationarity: tuple[float, float] | None = None
     estimating: bool = True
-    favourite: str = "start"
-    judging: float = 0.0
+    tie_break: str = "start"
+    selection_share: float = 0.0
     free: npt.NDArray[np.intp] | None = None
 
     @property
@@ -89,8 +89,8 @@ class Closing:
         if not self.oracle.noisy:
             return 1
         share = max(2, budget // SHARE, min(budget // 10, 50))
-        if self.judging and not self.oracle.replayable:  # common samples compare points much better
-            share = max(2, int(self.judging * budget) // self.candidates)
+        if self.selection_share and not self.oracle.replayable:  # common samples compare points much better
+            share = max(2, int(self.selection_share * budget) // self.candidates)
         n = self.oracle.n
         return n if n is not None and n <= max(share, budget // WHOLE) else min(share, MOST)
 
@@ -116,7 +116,7 @@ class Closing:
         for name, x in points.items():
             judged[name] = yield from self._values(x, xi, size, left)
         exact = not self.oracle.noisy or size == self.oracle.n
-        if self.favourite == "first":
+        if self.tie_break == "first":
             chosen = choose_first(judged, exact=exact, cut=self.oracle.noisy and not self.oracle.replayable)
         else:
             chosen = choose(judged, exact=exact)

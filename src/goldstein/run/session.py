@@ -18,7 +18,7 @@ import numpy as np
 from goldstein.caution import warn
 from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
-from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Refusal, Step
+from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Step, Unsupported
 from goldstein.oracle import DOUBLE, Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
@@ -124,7 +124,7 @@ class Session:
         self.warn = warn or _warn
         self.settings = settings or {}
         self.notes = list(notes)
-        self.remarks: dict[str, str] = {}
+        self.method_notes: dict[str, str] = {}
         self.periodic = [criterion for criterion in stop if not criterion.each_step]
         self.watching = [criterion for criterion in stop if criterion.each_step]
         self.context = Context(rng, max_iter=max_iter, project=self.projection, recipes=recipes)
@@ -171,7 +171,7 @@ class Session:
                 if self.journal is not None:
                     self._rest()
             yield None
-            if status is None and self.periodic and not self.step.underway and self.counted >= self.lookout.due:
+            if status is None and self.periodic and not self.step.partial and self.counted >= self.lookout.due:
                 status = yield from self._look()
             if status is None:
                 status = yield from self._iterate()
@@ -216,10 +216,10 @@ class Session:
 
     def _begin(self, saved: Snapshot | None) -> None:
         """Settle everything that had to wait until the oracle was known; go on from what was saved, if anything."""
-        refusal = self.needs.refusal(self.method.name, self.oracle)
+        refusal = self.needs.unsupported(self.method.name, self.oracle)
         if refusal is not None:
             raise ValueError(refusal)
-        caution = self.needs.caution(self.oracle)
+        caution = self.needs.warning(self.oracle)
         if caution is not None:
             self.warn("caution", caution)
         self._check_reach()
@@ -233,7 +233,7 @@ class Session:
         if saved is not None:
             self._restore(saved)
             return
-        x = context.projected(self._x0, self.needs.reach)
+        x = context.projected(self._x0, self.needs.query_radius)
         self.state: MethodState = self.method.init(x, context) if x.size else MethodState(x)
         self.step = Step(self.state.x)
 
@@ -243,8 +243,8 @@ class Session:
         self.closing = Closing(self.oracle, self.max_evals, candidates, self.stationarity, self.estimating)
         self.closing.free = None if self.coordinates is None else self.coordinates.free
         if self.choosing:
-            self.closing.favourite = self.needs.favourite
-            self.closing.judging = self.needs.judging
+            self.closing.tie_break = self.needs.tie_break
+            self.closing.selection_share = self.needs.selection_share
         self.reserve = self.closing.reserve
         self.kept = self.reserve + sum(criterion.reserve for criterion in self.watching)
         context = self.context
@@ -258,9 +258,9 @@ class Session:
         """Say so beforehand if queries may leave the allowed set."""
         if self.allowed is None:
             return
-        reach = self.needs.reach
+        reach = self.needs.query_radius
         inside = self.projection
-        held = inside is None or inside.holds(reach) or (self.needs.narrow and isinstance(inside, Box))
+        held = inside is None or inside.holds(reach) or (self.needs.respects_bounds and isinstance(inside, Box))
         scale = None if self.coordinates is None else self.coordinates.scale
         margin = reach if scale is None else reach * float(scale.min(initial=np.inf))
         if inside is None:
@@ -291,25 +291,25 @@ class Session:
         if self.compiled is False:
             return None
         found = self._find_kernel()
-        if not isinstance(found, Refusal):
+        if not isinstance(found, Unsupported):
             return found
         if self.compiled:
             raise ValueError(found)
         return None
 
-    def _find_kernel(self) -> Kernel | Refusal:
+    def _find_kernel(self) -> Kernel | Unsupported:
         if self.projection is not None or self.coordinates is not None:
-            return Refusal("The compiled loops take neither bounds, projection nor x_scale.")
+            return Unsupported("The compiled loops take neither bounds, projection nor x_scale.")
         if self.watching:
-            return Refusal("The compiled loops show no single step to a criterion that must see each of them.")
+            return Unsupported("The compiled loops show no single step to a criterion that must see each of them.")
         if self.catching:
-            return Refusal("The compiled loops cannot catch exceptions of the function.")
+            return Unsupported("The compiled loops cannot catch exceptions of the function.")
         found = self.method.kernel(self.oracle)
-        if isinstance(found, Refusal) or self.rule in found.outputs:
+        if isinstance(found, Unsupported) or self.rule in found.outputs:
             return found
         if self.rule == "best":
-            return Refusal("The compiled loops do not keep the best iterate; choose another output.")
-        return Refusal(f"The compiled loop of {self.method.name} does not answer by the rule {self.rule!r}.")
+            return Unsupported("The compiled loops do not keep the best iterate; choose another output.")
+        return Unsupported(f"The compiled loop of {self.method.name} does not answer by the rule {self.rule!r}.")
 
     def _look_at_start(self) -> Play[Status | None]:
         """Let the criteria that look at every step see the start."""
@@ -348,7 +348,7 @@ class Session:
         query = self.method.ask(self.state, self.context, limit)
         if query is None:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
-        if query.cut:
+        if query.truncated:
             self._end_for_good(Status.MAX_EVALS)
         asked = self._asked(query)
         answer = yield asked
@@ -368,8 +368,8 @@ class Session:
         step = self.method.tell(self.state, self.context, query, answer.values)
         self.context.nfev += len(query)
         self._take(step, tally)
-        if step.offer is not None and step.completed:
-            self.tracker.leave(step.offer, step.value, self.aux)
+        if step.iterate is not None and step.completed:
+            self.tracker.leave(step.iterate, step.value, self.aux)
         if self.watching and step.x is not before:
             return (yield from self._confirm())
         return None
@@ -431,18 +431,18 @@ class Session:
                 self.recorder.add(tally)
             if self.periodic:
                 self.lookout.add(tally)
-            if step.directions:
+            if step.n_estimates:
                 self.counters.measure(tally)
         if step.noisy and not self.oracle.noisy:
             self._take_as_noisy(step.noisy)
             self._settle()
-        if step.remarks:
-            choice = step.remarks.get("choice")
-            if choice is not None and choice != self.remarks.get("choice"):
+        if step.notes:
+            choice = step.notes.get("choice")
+            if choice is not None and choice != self.method_notes.get("choice"):
                 self.recorder.choices.append((self.counters.nfev, choice))
-            self.remarks.update(step.remarks)
-        if step.notices:
-            self._complain(step.notices)
+            self.method_notes.update(step.notes)
+        if step.warnings:
+            self._complain(step.warnings)
 
     def _confirm(self) -> Play[Status | None]:
         """Let the criteria that look at every step judge a new iterate."""
@@ -474,7 +474,7 @@ class Session:
             delta = reached.delta
         else:
             sentence = reached
-            delta = self.needs.reach
+            delta = self.needs.query_radius
         if self.coordinates is not None and self.coordinates.scale is not None:
             sentence += " That is in the coordinates x / x_scale."
         if self.coordinates is not None and self.coordinates.free is not None:
@@ -516,8 +516,8 @@ class Session:
             nfev=count.nfev,
             ngev=count.ngev,
             nit=self.nit,
-            gradient_norm=self.step.norm,
-            step=self.step.size,
+            gradient_norm=self.step.grad_norm,
+            step=self.step.step_size,
             nfail=count.nfail,
             monitor=monitor,
         )
@@ -632,25 +632,26 @@ class Session:
         """Return a point in the user's coordinates, as a copy of its own."""
         return x.copy() if self.coordinates is None else self.coordinates.outside(x)
 
-    def _complain(self, notices: Mapping[str, str]) -> None:
+    def _complain(self, warnings: Mapping[str, str]) -> None:
         """Warn once about each thing that the run has shown to be wrong."""
-        for key, sentence in notices.items():
+        for key, sentence in warnings.items():
             if key not in self._said:
                 self._said.add(key)
                 self.warn(key, sentence)
 
     def _precision(self) -> dict[str, str]:
         """Compare the rounding error of an estimate, about d·u·|F|/δ, with the estimates themselves."""
-        delta, power = self.step.noise
+        delta = self.step.delta
+        power = self.step.mean_sq_norm
         if not delta:
             return {}
         magnitude = self.counters.magnitude
         if not power:
-            if self.step.directions < (FLAT_WITH_NOISE if self.oracle.noisy else FLAT):
+            if self.step.n_estimates < (FLAT_WITH_NOISE if self.oracle.noisy else FLAT):
                 return {}
             return {
                 "flat": (
-                    f"All {self.step.directions:.0f} differences at delta={delta:.3g} are exactly 0, so the run does "
+                    f"All {self.step.n_estimates:.0f} differences at delta={delta:.3g} are exactly 0, so the run does "
                     f"not move: F is flat here, or delta is lost in its rounding errors (|F| about {magnitude:.2g})."
                 )
             }
@@ -676,7 +677,7 @@ class Session:
         reason = [] if status is Status.CRITERION else [REASONS[status]]
         if status is Status.FAILING and self.max_fail is not None and count.nfail > self.max_fail:
             reason = [f"More than max_fail = {self.max_fail} evaluations failed."]
-        notes = [*self.notes, *self.remarks.values()]
+        notes = [*self.notes, *self.method_notes.values()]
         if count.nfail:
             share = count.nfail / max(self.counted, 1)
             first = f" Why, for one of them: {self.reason:.300}" if self.reason else ""
@@ -760,7 +761,7 @@ class Session:
             recorder=self.recorder.copy(),
             lookout=copy.copy(self.lookout),
             lowest=copy.copy(self.lowest),
-            remarks=dict(self.remarks),
+            method_notes=dict(self.method_notes),
             recognised=self.recognised,
         )
         if due:
@@ -779,7 +780,7 @@ class Session:
         self.recorder = saved.recorder.over_again(self.max_evals)
         self.lookout = saved.lookout
         self.lowest = saved.lowest
-        self.remarks = saved.remarks
+        self.method_notes = saved.method_notes
         if saved.recognised and not self.oracle.noisy:
             self._take_as_noisy(saved.recognised)
             self._settle()

@@ -41,7 +41,7 @@ class Snapshot(State):
         Of the method: its state, its last step, its iterations, and the evaluations that moved it.
     rng, aux : dict
         States of the random generators: of the trajectory, and of what does not change it.
-    counters, tracker, recorder, lookout, lowest, remarks, recognised
+    counters, tracker, recorder, lookout, lowest, method_notes, recognised
         Of the session.
     run : str
         The run that it belongs to.
@@ -61,7 +61,7 @@ class Snapshot(State):
     recorder: Recorder
     lookout: Lookout
     lowest: Lowest
-    remarks: dict[str, str]
+    method_notes: dict[str, str]
     recognised: str
     run: str = ""
 
