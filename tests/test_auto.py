@@ -115,7 +115,7 @@ def test_kinds_that_do_not_fit_are_refused(oracle, kind, sentence):
 def test_the_answer_says_that_nothing_better_was_found():
     res = gs.minimize(lambda x: 1.0, np.zeros(3), max_evals=500, rng=0)
     assert np.array_equal(res.x, np.zeros(3))
-    assert "Nothing lower than the start was found" in res.message
+    assert "No point lower than the start was found" in res.message
 
 
 def test_choice_is_in_the_history():

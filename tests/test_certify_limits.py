@@ -9,8 +9,8 @@ import pytest
 import goldstein as gs
 from goldstein.criterion import Criterion
 from goldstein.oracle import Query
-from goldstein.oracle.coordinates import Coordinates
 from goldstein.run.session import Session
+from goldstein.run.spec import RunSpec
 from goldstein.stationarity import certify, min_norm_hull, norm, smoothed_gradient_norm
 from goldstein.stop import Stationary, Target
 
@@ -234,9 +234,8 @@ class Listening(Criterion):
 def test_queries_outside_are_not_scaled(method):
     """Points and gradients of a criterion are in the coordinates of x, those of the method in x / 10."""
     oracle, x, criterion = l1(), np.array([10.0, -20.0]), Listening()
-    scaled = Coordinates(x, scale=np.array([10.0, 10.0]))
-    rng = np.random.default_rng(0)
-    session = Session(method, x, oracle, rng=rng, max_evals=50, stop=[criterion], coordinates=scaled)
+    spec = RunSpec(fun=oracle, x0=x, method=method, max_evals=50, stop=[criterion], x_scale=[10.0, 10.0])
+    session = Session(spec, np.random.default_rng(0))
     play, asked = session.play(), []
     query = next(play)
     while len(asked) < 4:

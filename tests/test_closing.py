@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein.run.closing import choose, choose_first
+from goldstein.run.final_estimate import choose, choose_first
 
 
 def test_a_mean_over_the_whole_sum_needs_no_standard_errors():

@@ -97,7 +97,6 @@ BAD = {  # what is given : what the sentence must speak of
     "catch None": ({"catch": None}, "catch must be exception types"),
     "catch text": ({"catch": ["ValueError"]}, "catch must be exception types"),
     "catch Ctrl-C": ({"catch": KeyboardInterrupt}, "catch must be exception types"),
-    "checkpoint": ({"checkpoint": "/no/such/folder/run.npz"}, "is no longer taken"),
 }
 
 

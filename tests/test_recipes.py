@@ -10,11 +10,11 @@ import pytest
 import goldstein as gs
 from goldstein.estimate.smoothing import noted_ball, noted_sphere
 from goldstein.estimate.stream import NORMAL, NUMBERS, UNIFORM, drawn
-from goldstein.methods import resolve
 from goldstein.methods.cma import BlockCMA
-from goldstein.projection import Box, coordinates_of
+from goldstein.projection import Box
 from goldstein.run.drive import drive
 from goldstein.run.session import Session
+from goldstein.run.spec import RunSpec
 from goldstein.state import BIT_GENERATORS
 
 D = 7
@@ -102,16 +102,9 @@ class Checking:
 
 def run(method, oracle, recipes, scale=None, box=None, rng=3, evals=400, x0=None):
     x0 = np.full(D, 0.2) if x0 is None else x0
-    session = Session(
-        resolve(method, None),
-        x0,
-        oracle,
-        rng=np.random.default_rng(rng),
-        max_evals=evals,
-        projection=box,
-        coordinates=coordinates_of(x0, scale, box),
-        recipes=recipes,
-    )
+    spec = RunSpec(fun=oracle, x0=x0, method=method, max_evals=evals, projection=box, x_scale=scale)
+    session = Session(spec, np.random.default_rng(rng))
+    session.context.recipes = recipes
     checking = Checking(oracle)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -19,10 +19,10 @@ from goldstein.minimize import minimize
 from goldstein.report import Account, Fact, write
 from goldstein.report.account import numbers
 from goldstein.report.chart import Chart, Line
-from goldstein.run.call import made_again
 from goldstein.run.inspection import Inspection, inspect, stages_in, total_limits
 from goldstein.run.progress import lasting
 from goldstein.run.records import DamagedError
+from goldstein.run.spec import arguments_of
 
 WIDTH = 64  # columns of the curve
 HEIGHT = 8  # and its lines
@@ -109,7 +109,7 @@ def _call(path: Path, fun: Any) -> dict[str, Any]:
         stages = stages_in(path)
         if not stages:
             raise ValueError("no run was begun in it")
-        return {**made_again(stages[0].header.get("call"), fun), **total_limits(stages)}
+        return {**arguments_of(stages[0].header.get("call"), fun), **total_limits(stages)}
     except DamagedError:
         raise
     except ValueError as error:

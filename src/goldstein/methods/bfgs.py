@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.counting import SHORT_VALUES
+from goldstein.facts import SHORT_VALUES
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step, any_iterate
 from goldstein.methods.quasi_newton import InverseHessian, LimitedInverse, WholeInverse
 from goldstein.norms import HUGE, norm

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle, Query, Sampler, Tally, indices
 from goldstein.output import Average
 from goldstein.projection import Projection, as_projection
@@ -222,6 +223,8 @@ class Context:
         Number of components of a finite sum, whose indices are the ξ.
     recipes : bool
         Queries say how their points are made, if they can (`Query.recipe`).
+    facts : Facts
+        What the values of the whole run have shown: counts, failures, precision, incumbent, noise.
     """
 
     rng: np.random.Generator
@@ -234,6 +237,7 @@ class Context:
     earlier: int = 0
     n: int | None = None
     recipes: bool = False
+    facts: Facts = field(default_factory=Facts)
 
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""

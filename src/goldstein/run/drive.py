@@ -40,7 +40,7 @@ class Evaluates(Protocol):
 
 def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Result:
     """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
-    log.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.max_evals)
+    log.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.budget.max_evals)
     result = _play(session, evaluate, bar)
     log.info("%s after %d evaluations: %s", result.status.name, result.nfev, result.message)
     return result
@@ -48,7 +48,7 @@ def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Resu
 
 def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
     play = session.play()
-    journal = session.journal
+    journal = session.spec.journal
     ledger: Any = journal if bar is None else bar
     if bar is not None and journal is not None:
         ledger = Both(journal, bar)
@@ -62,11 +62,11 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                     evaluate.check_time()
                     if bar is not None:
                         replaying = journal is not None and journal.replaying
-                        bar.done(session.counters.nfev, session.step.value, replaying)
+                        bar.done(session.facts.nfev, session.step.value, replaying)
                     query = play.send(None)
                     continue
                 if bar is not None:
-                    bar.final = session.ending
+                    bar.final = session.ending.started
                 evaluate.started = 0
                 known: Sequence[tuple[int, Answer]] = ()
                 try:
@@ -88,17 +88,17 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
             result: Result = done.value
             return result
         except KeyboardInterrupt:
-            session.save()
+            session.checkpoints.save()
             return session.result(Status.INTERRUPTED)
         except TimeIsUp:
-            session.save()
+            session.checkpoints.save()
             return session.result(Status.MAX_TIME)
         except Exception as error:
-            session.save()
+            session.checkpoints.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
                 error.result = session.result(Status.RAISED)  # type: ignore[attr-defined]
                 error.add_note(
-                    f"goldstein: raised at evaluation {session.counters.nfev}; `.point` holds the point (if it was "
+                    f"goldstein: raised at evaluation {session.facts.nfev}; `.point` holds the point (if it was "
                     "raised by the function), `.result` the run so far."
                 )
             raise

@@ -36,18 +36,6 @@ class Status(IntEnum):
     RAISED = 9
 
 
-REASONS = {
-    Status.MAX_EVALS: "The evaluation budget is used up.",
-    Status.MAX_ITER: "The iteration limit is reached.",
-    Status.FAILING: "Most of the recent evaluations failed (NaN, infinite or a caught exception).",
-    Status.CALLBACK: "The callback asked to stop.",
-    Status.INTERRUPTED: "Interrupted; this is the run so far.",
-    Status.FINISHED: "The method has ended its schedule.",
-    Status.RUNNING: "Still running.",
-    Status.MAX_TIME: "The time is over; this is the run so far.",
-    Status.RAISED: "An exception ended the run; this is the run so far.",
-}
-
 VERSIONS = {
     "goldstein": goldstein.__version__,
     "python": platform.python_version(),

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.counting import Counters
+from goldstein.facts import Facts, Incumbent
 from goldstein.methods.method import MethodState, Step
 from goldstein.output import Tracker
-from goldstein.run.history import Lookout, Lowest, Recorder
+from goldstein.run.history import CheckSchedule, Recorder
 from goldstein.state import State, pack, unpack
 
-FORMAT = 4
+FORMAT = 5
 
 
 @dataclass
@@ -41,8 +41,10 @@ class Snapshot(State):
         Of the method: its state, its last step, its iterations, and the evaluations that moved it.
     rng, aux : dict
         States of the random generators: of the trajectory, and of what does not change it.
-    counters, tracker, recorder, lookout, lowest, method_notes, recognised
+    facts, tracker, recorder, schedule, method_notes, recognised
         Of the session.
+    incumbent : Incumbent
+        The one of the facts, in the user's coordinates.
     run : str
         The run that it belongs to.
     """
@@ -56,11 +58,11 @@ class Snapshot(State):
     nfev: int
     rng: Mapping[str, Any]
     aux: Mapping[str, Any]
-    counters: Counters
+    facts: Facts
     tracker: Tracker
     recorder: Recorder
-    lookout: Lookout
-    lowest: Lowest
+    schedule: CheckSchedule
+    incumbent: Incumbent
     method_notes: dict[str, str]
     recognised: str
     run: str = ""

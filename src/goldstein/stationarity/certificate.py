@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from goldstein import arguments
-from goldstein.counting import Counters
 from goldstein.criterion import Check
+from goldstein.facts import Facts
 from goldstein.norms import norm, norms
 from goldstein.oracle import DOUBLE, Array, Oracle, Query
 from goldstein.state import State, second_generator
@@ -227,7 +227,7 @@ class Search:
     ) -> None:
         self.oracle, self.x, self.delta, self.epsilon, self.rng = oracle, x, delta, epsilon, rng
         self.f_lower = -np.inf if f_lower is None else float(f_lower)
-        self.confidence, self.max_evals, self.count = confidence, max_evals, Counters()
+        self.confidence, self.max_evals, self.count = confidence, max_evals, Facts()
         self.direction = np.zeros(x.size)  # an estimate of the smoothed gradient
         self.wrong = 0  # gradients that do not agree with the values
         self.full = not oracle.noisy or (oracle.n is not None and 2 * oracle.n <= max_evals)
@@ -341,7 +341,7 @@ class Search:
         asked for alone: it may tell a coarser precision, and with it for how many there is room.
         """
         d, bound, element, kept = self.x.size, np.inf, np.zeros(self.x.size), np.empty((0, self.x.size))
-        moments, fresh = Moments(d), Counters()
+        moments, fresh = Moments(d), Facts()
         while bound > self.epsilon:
             most = int(min(self.left, self.fitting - fresh.ngev)) if fresh.ngev else min(self.left, 1)
             if most < 1:
@@ -376,7 +376,7 @@ class Search:
         most = self.left // 2 // source.cost
         if most < DRAWS:
             return None
-        moments, fresh, found, drawn = Moments(self.x.size), Counters(), None, 0
+        moments, fresh, found, drawn = Moments(self.x.size), Facts(), None, 0
         for share in LOOKS:
             size = max(int(share * most), DRAWS)
             yield from counted(gather(moments, source, np.ones(1), size - drawn, self.rng), fresh)
@@ -401,7 +401,7 @@ class Search:
             return None
         y = random_points(self.x, self.delta - radius, most - most // 2, self.rng)
         ahead = segment_points(self.x, self.delta - radius, self.direction, most // 2, self.rng)
-        fresh = Counters()
+        fresh = Facts()
         fit, rest = draws // 2 // most, lambda k: self.left // each // k
         check = noisy_hull(self.oracle, radius, np.concatenate([y, ahead]), fit, rest, self.rng, fresh, 1 - self.risk)
         hull = yield from counted(check, fresh)
@@ -410,7 +410,7 @@ class Search:
         used, kind = int((hull.weights > 0).sum()), "smoothed gradients" if radius else "gradients"
         return _Finding(hull.bound, False, "sampled hull", f"a combination of {kind} at {used} points")
 
-    def _smoothed(self, moments: Moments, count: Counters, confidence: float) -> _Finding | None:
+    def _smoothed(self, moments: Moments, count: Facts, confidence: float) -> _Finding | None:
         """Return the bound on ‖∇f_δ(x)‖; None if it rests on too little or evaluations failed."""
         if moments.n < DRAWS or count.nfail:
             return None

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
+from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle
 from goldstein.stationarity.certificate import DRAWS
 from goldstein.stationarity.draws import Values, counted, rounding_error
@@ -54,7 +54,7 @@ class Stationary(Criterion):
     confidence: float = 0.95
     max_evals: int = 2_000
     every: int = 1
-    frugal: ClassVar[bool] = True
+    cost_share: ClassVar[float] = 0.2
 
     def __post_init__(self) -> None:
         arguments.keep(
@@ -90,7 +90,7 @@ class Stationary(Criterion):
         source, n = Values(x[None], self.delta, oracle.sample), self.max_evals // 4
         look = max(n // 8, LEAST)
         for parts in ((look, n - look), (n,)):
-            moments, count = Moments(x.size), Counters()
+            moments, count = Moments(x.size), Facts()
             for k in parts:
                 yield from counted(gather(moments, source, np.ones(1), k, rng), count)
                 rounding = rounding_error(x.size, self.delta, count)

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from goldstein.counting import Counters
 from goldstein.criterion import Check
 from goldstein.estimate.smoothing import Central, ball, orthogonal, sphere
+from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle, Query, Sampler
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def portions(n: int, numbers: int) -> list[int]:
     return [min(most, n - start) for start in range(0, n, most)]
 
 
-def counted(check: Check[T], count: Counters) -> Check[T]:
+def counted(check: Check[T], count: Facts) -> Check[T]:
     """Pass on a check's queries and count their answers."""
     try:
         query = next(check)
@@ -114,6 +114,6 @@ def asked(nfev: int, ngev: int, nfail: int) -> str:
     return f"{' and '.join(kinds) or 'no evaluations'} asked for{failed}"
 
 
-def rounding_error(d: int, delta: float, count: Counters) -> float:
+def rounding_error(d: int, delta: float, count: Facts) -> float:
     """Return the rounding error of two-point estimates, d·u·|F|/δ."""
     return d * count.proven * count.magnitude / delta

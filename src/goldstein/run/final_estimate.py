@@ -30,8 +30,8 @@ ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does n
 
 
 @dataclass
-class Closed:
-    """What closing has found."""
+class Final:
+    """What the final estimate has found."""
 
     name: str
     x: Array
@@ -43,7 +43,7 @@ class Closed:
 
 
 @dataclass
-class Closing:
+class FinalEstimate:
     """How a run will be closed; `reserve` is what that may cost.
 
     Attributes
@@ -96,7 +96,7 @@ class Closing:
 
     def run(
         self, points: dict[str, Array], nfev: int, left: Callable[[], int | None], rng: np.random.Generator
-    ) -> Check[Closed]:
+    ) -> Check[Final]:
         """Yield queries and return the answer among `points`: name -> point, the start last if there are several.
 
         `nfev` evaluations were made, and `left()` is what may still be asked for, or None. All of it is in the user's
@@ -123,7 +123,7 @@ class Closing:
         fun, stderr = mean_and_error(judged[chosen], exact=exact)
         certificate = yield from self._certify(points[chosen], left, rng)
         replayed = yield from self._replays(points[chosen], xi, judged[chosen], left)
-        return Closed(chosen, points[chosen], fun, stderr, size, certificate, replayed)
+        return Final(chosen, points[chosen], fun, stderr, size, certificate, replayed)
 
     def _replays(self, x: Array, xi: Any, values: Array, left: Callable[[], int | None]) -> Check[bool]:
         """Ask a simulator once more for a value that it has given: False if the same seed gives another one."""
