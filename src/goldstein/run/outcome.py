@@ -28,9 +28,13 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Note:
-    """Something to be said about a run."""
+    """Something to say about a run: its fields are put into its template."""
 
     section: ClassVar[int] = KNOW
+    template: ClassVar[str] = "{text}"
+
+    def __str__(self) -> str:
+        return self.template.format(**vars(self))
 
 
 @dataclass(frozen=True)
@@ -39,26 +43,21 @@ class Text(Note):
 
     text: str
 
-    def __str__(self) -> str:
-        return self.text
-
 
 @dataclass(frozen=True)
 class Reached(Text):
-    """Why the run is a success: what the criterion or the certificate says."""
+    """What a criterion or a certificate says about success."""
 
     section = ENDED
 
 
 @dataclass(frozen=True)
 class InvalidCertificate(Note):
-    """The method finished, but rounding makes its certificate worthless."""
+    """Rounding makes a certificate worthless."""
 
     reason: str
     section = ENDED
-
-    def __str__(self) -> str:
-        return f"The method finished, but its certificate is not valid: {self.reason}"
+    template = "The method finished, but its certificate is not valid: {reason}"
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,7 @@ class TooManyFailed(Note):
 
     max_fail: int
     section = ENDED
-
-    def __str__(self) -> str:
-        return f"More than max_fail = {self.max_fail} evaluations failed."
+    template = "More than max_fail = {max_fail} evaluations failed."
 
 
 @dataclass(frozen=True)
@@ -88,8 +85,8 @@ class Selected(Note):
     section = RAN
 
     def __str__(self) -> str:
-        values = "one fresh value" if self.samples == 1 else f"{self.samples} fresh samples"
-        return f"Returned the {self.name}, by {values} of each candidate."
+        how = f", by {self.samples} fresh samples of each candidate" if self.samples > 1 else ""
+        return f"Returned the {self.name}{how}."
 
 
 @dataclass(frozen=True)
@@ -99,9 +96,7 @@ class DrawnIteration(Note):
     stop_at: int
     max_iter: int
     section = RAN
-
-    def __str__(self) -> str:
-        return f"The answer is the iterate after {self.stop_at} of {self.max_iter} iterations, drawn before the run."
+    template = "The answer is the iterate after {stop_at} of {max_iter} iterations, drawn before the run."
 
 
 @dataclass(frozen=True)
@@ -111,9 +106,7 @@ class Stage(Note):
     number: int
     nfev: int
     section = RAN
-
-    def __str__(self) -> str:
-        return f"This is stage {self.number}, from the answer after {self.nfev} evaluations."
+    template = "This is stage {number}, from the answer after {nfev} evaluations."
 
 
 @dataclass(frozen=True)
@@ -121,9 +114,7 @@ class NoImprovement(Note):
     """The start is the answer."""
 
     nfev: int
-
-    def __str__(self) -> str:
-        return f"No point lower than the start was found in {self.nfev} evaluations."
+    template = "No point lower than the start was found in {nfev} evaluations."
 
 
 @dataclass(frozen=True)
@@ -131,11 +122,7 @@ class FarAway(Note):
     """The answer is very far from the start."""
 
     distance: float
-
-    def __str__(self) -> str:
-        return (
-            f"The answer is {self.distance:.2g} away from x0. f may be unbounded below: check its sign or add bounds."
-        )
+    template = "The answer is {distance:.2g} away from x0. f may be unbounded below: check its sign or add bounds."
 
 
 @dataclass(frozen=True)
@@ -155,17 +142,14 @@ class DefaultBudget(Note):
     """No limit was given."""
 
     max_evals: int
-
-    def __str__(self) -> str:
-        return f"No limit was given, so max_evals was set to 1000·(d + 1) = {self.max_evals}."
+    template = "No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}."
 
 
 @dataclass(frozen=True)
 class StartMoved(Note):
     """The start was outside of the bounds."""
 
-    def __str__(self) -> str:
-        return "x0 is outside the bounds, so the run started at the nearest point inside."
+    template = "x0 is outside the bounds, so the run started at the nearest point inside."
 
 
 @dataclass(frozen=True)
@@ -173,28 +157,24 @@ class LeavesSet(Note):
     """Queries may leave the allowed set."""
 
     radius: float
-
-    def __str__(self) -> str:
-        return f"Queries may leave the allowed set by delta = {self.radius:.3g}."
+    template = "Queries may leave the allowed set by delta = {radius:.3g}."
 
 
 @dataclass(frozen=True)
 class AllFixed(Note):
     """Bounds fix every variable."""
 
-    def __str__(self) -> str:
-        return "All variables are fixed by their bounds, so there is nothing to optimise."
+    template = "All variables are fixed by their bounds, so there is nothing to optimise."
 
 
 @dataclass(frozen=True)
 class NotReplayed(Note):
     """A simulator that takes a seed does not replay its noise."""
 
-    def __str__(self) -> str:
-        return (
-            "The same seed gave two different values at the same point, so this simulator does not replay its noise: "
-            "draw all of it from the seed, or use Unreplayable."
-        )
+    template = (
+        "The same seed gave two different values at the same point, so this simulator does not replay its noise: "
+        "draw all of it from the seed, or use Unreplayable."
+    )
 
 
 def noise_at_start(first: float, second: float) -> str:
