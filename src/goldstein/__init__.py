@@ -6,6 +6,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from goldstein import retired
+
 if TYPE_CHECKING:
     from goldstein import projection, steps, stop, theory
     from goldstein.estimate import smoothing
@@ -140,4 +142,5 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+retired.install()
 logging.getLogger("goldstein").addHandler(logging.NullHandler())  # what is heard is for the application to say

@@ -16,11 +16,8 @@ MODULES = {  # of 0.2 -> what took its place
     "goldstein.run.closing": "goldstein.run.final_estimate",
 }
 NAMES = {  # module: {name: what took its place}
-    "goldstein.facts": {"Counters": "Facts"},
     "goldstein.methods.kernel": {"MachineCode": "CompiledKernel", "obstacle": "why_not_compilable"},
     "goldstein.methods.method": {"Refusal": "Unsupported", "Bulk": "ChunkResult"},
-    "goldstein.run.history": {"Lookout": "CheckSchedule", "Lowest": "goldstein.facts.Incumbent"},
-    "goldstein.run.session": {"Play": "EvaluationGenerator"},
 }
 METHOD_MEMBERS = {"guess": "from_scale"}  # of a user's method
 
@@ -38,9 +35,12 @@ def fields(**renamed: str) -> Callable[[Kind], Kind]:
 
         @wraps(init)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-            for name in renamed.keys() & kwargs.keys():
-                raise TypeError(instead(f"{kind.__name__}({name}=...)", renamed[name]))
-            init(self, *args, **kwargs)
+            try:
+                init(self, *args, **kwargs)
+            except TypeError:
+                for name in renamed.keys() & kwargs.keys():
+                    raise TypeError(instead(f"{kind.__name__}({name}=...)", renamed[name])) from None
+                raise
 
         def missing(self: Any, name: str) -> NoReturn:
             if name in renamed:
@@ -65,8 +65,8 @@ def names(module: str) -> Callable[[str], NoReturn]:
     """Return the `__getattr__` of a module some of whose names have a new one."""
 
     def missing(name: str) -> NoReturn:
-        if name in NAMES[module]:
-            raise AttributeError(instead(f"{module}.{name}", NAMES[module][name]))
+        if name in NAMES[module]:  # an AttributeError would be replaced by the import statement
+            raise ImportError(instead(f"{module}.{name}", NAMES[module][name]))
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return missing

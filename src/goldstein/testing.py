@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from goldstein import retired
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.methods.probed import NOMINAL, Probed
 from goldstein.methods.registry import METHODS
@@ -431,6 +432,7 @@ def check_method(method: Method) -> None:
         raise TypeError(f"check_method takes a method with its settings, {method.__name__}(…), got the class alone.")
     if not isinstance(method, Method):
         raise TypeError(f"check_method takes a method with its settings, such as GFM(0.1, 0.05), got {method!r:.80}.")
+    retired.check_members(type(method))
     for stochastic in (False, True):
         where = "a finite sum" if stochastic else "a deterministic function"
         if _promised("needs", where, lambda stochastic=stochastic: _takes(method, stochastic)):

@@ -13,10 +13,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from goldstein import retired
 from goldstein.compiled import is_jitted
 from goldstein.compiled.tally import (
     DIRECTIONS,
@@ -247,3 +248,7 @@ class _Announcement:
 
     def __exit__(self, *exc: object) -> None:
         self._timer.cancel()
+
+
+if not TYPE_CHECKING:
+    __getattr__ = retired.names(__name__)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle, Query, Sampler, Tally, indices
 from goldstein.output import Average
@@ -24,6 +24,16 @@ from goldstein.state import State
 from goldstein.stationarity.certificate import Certificate
 
 
+@retired.fields(
+    offer="iterate",
+    norm="grad_norm",
+    size="step_size",
+    noise="delta and mean_sq_norm",
+    directions="n_estimates",
+    notices="warnings",
+    remarks="notes",
+    underway="partial",
+)
 @dataclass
 class Step(State):
     """What `tell` returns: everything that anyone may want to know of the step.
@@ -85,6 +95,7 @@ class Step(State):
     noisy: str = ""
 
 
+@retired.fields(norm="grad_norm", size="step_size", step="make_step")
 @dataclass
 class MethodState(State):
     """What every method's state holds.
@@ -110,6 +121,13 @@ class MethodState(State):
         return Step(self.x, completed, iterate, self.value, self.grad_norm, self.step_size, **fields)
 
 
+@retired.fields(
+    reach="query_radius",
+    narrow="respects_bounds",
+    favourite="tie_break",
+    judging="selection_share",
+    refusal="unsupported",
+)
 @dataclass(frozen=True)
 class Needs:
     """What a method needs of an oracle and of whoever runs it.
@@ -490,3 +508,7 @@ class Run:
         self.nit += step.completed
         iterate = None if step.iterate is None else step.iterate.copy()
         return replace(step, x=step.x.copy(), iterate=iterate)  # the caller's own
+
+
+if not TYPE_CHECKING:
+    __getattr__ = retired.names(__name__)

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from goldstein import retired
 from goldstein.methods.auto import Auto
 from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cma import BlockCMA
@@ -51,6 +52,7 @@ def register(kind: type[Method], name: str | None = None, guess: Guess | None = 
     """
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise TypeError(f"register takes a class that derives from Method, got {kind!r:.80}.")
+    retired.check_members(kind)
     known = kind.name if name is None else name
     if not isinstance(known, str) or not known:
         raise ValueError(f'{kind.__name__} needs a name, such as name: ClassVar[str] = "walk".')

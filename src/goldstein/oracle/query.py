@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import retired
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.recipe import Outside, Recipe
 from goldstein.oracle.tally import DOUBLE, Array, Tally
@@ -17,6 +18,7 @@ Samples = npt.NDArray[Any]
 Sampler = Callable[[np.random.Generator, int], Samples]
 
 
+@retired.fields(memory="aux", cut="truncated")
 @dataclass(eq=False)
 class Query:
     """A batch of evaluations that a method asks for; it is not changed after that.
