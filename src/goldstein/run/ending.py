@@ -12,6 +12,7 @@ from goldstein.oracle import Array
 from goldstein.run.final_estimate import Final, FinalEstimate
 from goldstein.run.history import History
 from goldstein.run.outcome import Failures, FarAway, NoImprovement, NotReplayed, Outcome, Selected, TooManyFailed
+from goldstein.run.recording import note
 from goldstein.run.result import VERSIONS, Result, Status
 from goldstein.stationarity.certificate import Certificate
 
@@ -65,7 +66,7 @@ class Ending:
         self.started = True
         columns = run.recorder.columns
         if columns["nit"][-1:] != [run.nit] or columns["nfev"][-1] < run.facts.nfev:
-            run.note_record()
+            note(run)
         if not run.estimating:
             return self.result(status)
         points = {"": self._best()}

@@ -8,20 +8,18 @@ have shown), `budget`, `criteria`, `ending` (the answer and the final estimate),
 
 from __future__ import annotations
 
-import copy
 import logging
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from goldstein.criterion import Check
-from goldstein.facts import Facts, differ
+from goldstein.facts import Facts
 from goldstein.methods.method import Context, MethodState, Step
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
-from goldstein.output import TRACKERS, Last, Tracker
-from goldstein.projection import Box, seen
+from goldstein.output import Last, Tracker
+from goldstein.projection import seen
 from goldstein.run.budget import Budget
 from goldstein.run.checkpoint import Checkpoints
 from goldstein.run.chunks import Chunks
@@ -33,19 +31,18 @@ from goldstein.run.journal import shown_point
 from goldstein.run.notes import Notes
 from goldstein.run.outcome import (
     DefaultBudget,
-    DrawnIteration,
     InvalidCertificate,
-    LeavesSet,
     Note,
     Reached,
     StartMoved,
     Text,
-    noise_at_start,
 )
+from goldstein.run.recording import record
 from goldstein.run.result import Result, Status
-from goldstein.run.snapshot import Snapshot
+from goldstein.run.setup import recognise, set_up
+from goldstein.run.snapshot import snapshot_of
 from goldstein.run.spec import RunSpec
-from goldstein.state import generator, plain_state, second_generator
+from goldstein.state import plain_state
 from goldstein.stationarity.certificate import Certificate
 from goldstein.stationarity.rounding import points_that_fit, too_small
 
@@ -106,7 +103,7 @@ class Session:
         self.criteria = Criteria(spec.stop)
         self.ending = Ending(self)
         self.notes = Notes(warn)
-        self.checkpoints = Checkpoints(spec.journal, self._snapshot)
+        self.checkpoints = Checkpoints(spec.journal, lambda: snapshot_of(self))
         self.chunks: Chunks | None = None
         self.interrupts = Interrupts()
         self.recorder = Recorder.over(self.budget.max_evals, seldom=not estimating)
@@ -119,7 +116,7 @@ class Session:
             facts=self.facts,
         )
         self.aux = rng if aux is None else aux
-        self._aux = aux
+        self.given_aux = aux
         self.step = Step(self.x0)
         self.state = MethodState(self.x0)
         self.nit = 0
@@ -137,13 +134,13 @@ class Session:
         if self.checkpoints.journal.doubt:
             self.notes.add(Text(self.checkpoints.journal.doubt))
         if self.bare:
-            yield from self._recognise(saved)
-        self._set_up(saved)
+            yield from recognise(self, saved)
+        set_up(self, saved)
         status = yield from self.criteria.at_start(self)
         while status is None:
             self.checkpoints.rest()
             if self.facts.counted >= self.recorder.due:
-                status = self._record()
+                status = record(self)
                 self.checkpoints.rest()
             yield None
             if status is None:
@@ -211,8 +208,8 @@ class Session:
             if step.n_estimates:
                 self.facts.measure(tally)
         if step.noisy and not self.oracle.noisy:
-            self._take_as_noisy(step.noisy)
-            self._settle()
+            self.take_as_noisy(step.noisy)
+            self.settle()
         choice = self.notes.of_method(step)
         if choice:
             self.recorder.choices.append((self.facts.nfev, choice))
@@ -259,62 +256,13 @@ class Session:
         else:
             self.facts.ngev += started
 
-    def _recognise(self, saved: Snapshot | None) -> EvaluationGenerator[None]:
-        """Ask a bare callable twice at x0: different values make it `Unreplayable`."""
-        if self.budget.max_evals is not None and self.budget.max_evals < 2:
-            return
-        self.budget.before = 2
-        if saved is not None:  # asked before the snapshot was taken, and counted there
-            if saved.recognised:
-                self._take_as_noisy(saved.recognised)
-            return
-        start = self.x0 if self.projection is None else self.projection(self.x0)
-        query = Query(np.stack([start, start]))
-        answer = yield query if self.coordinates is None else query.outside(self.coordinates)
-        assert answer is not None
-        self.facts.update(query, answer, diagnostic=True)
-        self.notes.first_failure(answer.reason)
-        first, second = answer.values
-        if np.array_equal(self.outside(start), self.start):
-            self.ending.at_start = float(first)
-        if np.isfinite(answer.values).all() and differ(first, second):
-            self._take_as_noisy(noise_at_start(first, second))
-
-    def _take_as_noisy(self, reason: str) -> None:
+    def take_as_noisy(self, reason: str) -> None:
+        """Take note that the function is noisy after all."""
         self.oracle = Unreplayable(self.oracle.fun, self.oracle.args, self.oracle.vectorized)
         self.facts.noisy = True
         self.notes.recognise(reason)
 
-    def _set_up(self, saved: Snapshot | None) -> None:
-        """Settle everything that had to wait until the oracle was known; resume from what was saved, if anything."""
-        unsupported = self.needs.unsupported(self.method.name, self.oracle)
-        if unsupported is not None:
-            raise ValueError(unsupported)
-        warning = self.needs.warning(self.oracle)
-        if warning is not None:
-            self.notes.warn("pairs", warning)
-        self._check_radius()
-        context = self.context
-        self.aux = second_generator(context.rng) if self._aux is None else self._aux
-        self._choose_rule()
-        self.tracker = TRACKERS[self.ending.rule]()
-        self._settle()
-        compiled = self.spec.compiled
-        if compiled is None and "numba" not in sys.modules:
-            compiled = False
-        self.chunks = Chunks.of(self, compiled)
-        self.checkpoints.compiled = self.chunks is not None
-        if saved is not None:
-            self._restore(saved)
-            return
-        x = context.projected(self.x0, self.needs.query_radius)
-        if x.size:
-            self.state = self.method.init(x, context)
-        else:
-            self.state = MethodState(x)
-        self.step = Step(self.state.x)
-
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Plan the end of the run, and tell the method what follows from the oracle and from that plan."""
         self.budget.final_evals = self.ending.plan()
         self.budget.reserved_evals = self.budget.final_evals + self.criteria.reserved_evals
@@ -323,36 +271,6 @@ class Session:
         context.noisy = self.oracle.noisy
         context.n = self.oracle.n
         context.max_evals = self.budget.of_method()
-
-    def _check_radius(self) -> None:
-        """Say so beforehand if queries may leave the allowed set."""
-        if self.spec.allowed is None:
-            return
-        radius = self.needs.query_radius
-        inside = self.projection
-        held = inside is None or inside.holds(radius) or (self.needs.respects_bounds and isinstance(inside, Box))
-        scale = None if self.coordinates is None else self.coordinates.scale
-        margin = radius if scale is None else radius * float(scale.min(initial=np.inf))
-        diagnostic = self.criteria.reach  # not scaled
-        if inside is None:
-            margin = 0.0  # every free variable may go everywhere, and the fixed ones nowhere
-        elif self.spec.stationarity is not None:
-            diagnostic.append(self.spec.stationarity[0])
-        farthest = max(diagnostic, default=0.0)
-        if not held or farthest > margin:
-            self.notes.add(LeavesSet(max(farthest, 0.0 if held else radius)))
-
-    def _choose_rule(self) -> None:
-        """Settle by which rule the answer is chosen, and after how many iterations the run ends."""
-        rule = self.spec.output or self.needs.output
-        self.ending.rule = "last" if self.ending.choosing else rule
-        draw = self.needs.random_stop
-        max_iter = self.budget.max_iter
-        if rule == "random" and draw is not None and max_iter is not None and self.budget.max_evals is None:
-            # No budget can end the run before, so draw the index first and stop there: same law, half the cost.
-            self.ending.rule = "last"
-            self.budget.stop_at = draw(self.aux, max_iter)
-            self.notes.add(DrawnIteration(self.budget.stop_at, max_iter))
 
     def _finish(self, reached: Certificate | str) -> Status:
         """Believe a method that has reached what it aims at, unless its points may have met kinks by rounding."""
@@ -369,98 +287,9 @@ class Session:
         self.notes.add(Reached(sentence))
         return Status.CRITERION
 
-    def _record(self) -> Status | None:
-        """Keep a record; then look for rounding errors and call back."""
-        self.note_record()
-        journal = self.checkpoints.journal
-        if journal.replaying and not journal.ended_here(Status.CALLBACK):
-            return None
-        fun = self.recorder.columns["fun"][-1]
-        log.debug("%d evaluations, %d iterations, fun about %.6g", self.facts.nfev, self.nit, fun)
-        if self.spec.callback is not None:
-            try:
-                with self.interrupts.allowed():
-                    stops = self.spec.callback(self.result(Status.RUNNING))
-            except StopIteration:
-                return Status.CALLBACK
-            if isinstance(stops, bool | np.bool_) and stops:
-                return Status.CALLBACK
-        journal.goes_on(Status.CALLBACK)
-        return None
-
-    def note_record(self) -> None:
-        """Keep a record of the run as it stands, and warn of rounding errors."""
-        self.recorder.record(
-            nfev=self.facts.nfev,
-            ngev=self.facts.ngev,
-            nit=self.nit,
-            gradient_norm=self.step.grad_norm,
-            step=self.step.step_size,
-            nfail=self.facts.nfail,
-            monitor=self._monitor(),
-        )
-        self.notes.precision(self.step, self.facts, self.oracle.noisy)
-
-    def _monitor(self) -> float:
-        """Return what the monitor says here, or what it said when the run was here before."""
-        monitor = self.spec.monitor
-        if monitor is None:
-            return np.nan
-        journal = self.checkpoints.journal
-        known: float | None = journal.monitored(self.facts.nfev)
-        if known is not None:
-            return known
-        try:
-            with self.interrupts.allowed():
-                value = float(monitor(self.outside(self.answer())))
-        except StopIteration as error:
-            raise RuntimeError("monitor raised StopIteration; only callbacks stop a run that way.") from error
-        journal.monitor(self.facts.nfev, value)
-        return value
-
     def _limits(self) -> dict[str, int | None]:
         return {"max_evals": self.budget.max_evals, "max_iter": self.budget.max_iter}
 
     def _identity(self) -> dict[str, Any]:
         """Return what the journal compares; a later stage has its own start and rng."""
         return {**self.spec.identity, "x0": shown_point(self.start), "rng": plain_state(self.context.rng)}
-
-    def _snapshot(self) -> Snapshot:
-        """Return the run as it is, when nothing is under way."""
-        journal = self.checkpoints.journal
-        return Snapshot(
-            queries=journal.number,
-            position=journal.position,
-            compiled=self.chunks is not None,
-            state=self.state,
-            step=self.step,
-            nit=self.nit,
-            nfev=self.context.nfev,
-            rng=self.context.rng.bit_generator.state,
-            aux=self.aux.bit_generator.state,
-            facts=copy.copy(self.facts),
-            tracker=self.tracker,
-            recorder=self.recorder.copy(),
-            schedule=copy.copy(self.criteria.schedule),
-            incumbent=self.ending.incumbent(),
-            method_notes=dict(self.notes.method_notes),
-            recognised=self.notes.recognised,
-        )
-
-    def _restore(self, saved: Snapshot) -> None:
-        """Go on from a snapshot of the same run."""
-        self.state = saved.state
-        self.step = saved.step
-        self.nit = saved.nit
-        self.context.nfev = saved.nfev
-        self.context.rng = generator(saved.rng)
-        self.aux = generator(saved.aux)
-        self.facts = saved.facts
-        self.context.facts = saved.facts
-        self.tracker = saved.tracker
-        self.recorder = saved.recorder.over_again(self.budget.max_evals)
-        self.criteria.schedule = saved.schedule
-        self.notes.method_notes = saved.method_notes
-        if saved.recognised and not self.oracle.noisy:
-            self._take_as_noisy(saved.recognised)
-            self._settle()

@@ -6,12 +6,13 @@ place and moved there in one step. It is a cache of the journal: one that cannot
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from goldstein.methods.method import MethodState, Step
 from goldstein.output import Tracker
 from goldstein.run.history import CheckSchedule, Recorder
 from goldstein.state import State, pack, unpack
+
+if TYPE_CHECKING:
+    from goldstein.run.session import Session
 
 FORMAT = 5
 
@@ -66,6 +70,29 @@ class Snapshot(State):
     method_notes: dict[str, str]
     recognised: str
     run: str = ""
+
+
+def snapshot_of(run: Session) -> Snapshot:
+    """Return the run as it is, when nothing is under way."""
+    journal = run.checkpoints.journal
+    return Snapshot(
+        queries=journal.number,
+        position=journal.position,
+        compiled=run.chunks is not None,
+        state=run.state,
+        step=run.step,
+        nit=run.nit,
+        nfev=run.context.nfev,
+        rng=run.context.rng.bit_generator.state,
+        aux=run.aux.bit_generator.state,
+        facts=copy.copy(run.facts),
+        tracker=run.tracker,
+        recorder=run.recorder.copy(),
+        schedule=copy.copy(run.criteria.schedule),
+        incumbent=run.ending.incumbent(),
+        method_notes=dict(run.notes.method_notes),
+        recognised=run.notes.recognised,
+    )
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
