@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from importlib.abc import MetaPathFinder
 from typing import Any, NoReturn, TypeVar
 
 Kind = TypeVar("Kind", bound=type)
@@ -72,7 +71,7 @@ def names(module: str) -> Callable[[str], NoReturn]:
     return missing
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Answers the import of a module that is gone."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> None:
