@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.methods.method import Context, Kernel, Method, MethodState, Needs, Scale, Step, Unsupported
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, MethodState, Needs, Scale, Step, Unsupported
 from goldstein.methods.probe import Probe
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import Array, Oracle, Query
@@ -21,6 +21,7 @@ from goldstein.oracle import Array, Oracle, Query
 FromScale = Callable[[Scale, Mapping[str, Any]], Method]
 OPTIONS_HINT = "Settings that you did not give were chosen from probes; options= sets them."
 NOMINAL = Scale(1.0, 0.0, 1000)  # a function of which nothing is known
+SMALL = (Scale(1e-12, 0.0, 1000), Scale(2e-12, 0.0, 1000))  # what does not depend on these was given
 
 
 @dataclass
@@ -97,16 +98,19 @@ class Probed(Staged):
 
     @property
     def needs(self) -> Needs:
-        known = self._example.needs
-        elsewhere = self.build(replace(NOMINAL, radius=2 * NOMINAL.radius), self.options).needs.pairs
-        pairs = known.pairs if elsewhere == known.pairs else 0.0  # a δ that is not given follows the noise measured
-        return replace(known, pairs=pairs, horizon=True, query_radius=0.0, random_stop=None)
+        # A δ that is not in the options follows from the scale: nothing can be said of it beforehand.
+        one, other = (self.build(scale, self.options).needs for scale in SMALL)
+        pairs = one.pairs if one.pairs == other.pairs else 0.0
+        query_radius = one.query_radius if one.query_radius == other.query_radius else 0.0
+        return replace(self._example.needs, pairs=pairs, horizon=True, query_radius=query_radius, random_stop=None)
 
     def init(self, x: Array, context: Context) -> ProbedState:
         if context.max_evals is None and context.max_iter is None:
             raise ValueError(
                 f"{self.requested} plans its steps for the budget: give max_evals or max_iter, or all settings."
             )
+        if self._example.needs.query_radius and not self._example.needs.respects_bounds:
+            Probe.check_room(self.requested, context.project)
         self._example.init(x, context)  # what the method cannot do is said before anything is evaluated
         state = ProbedState(x, note=f"{self.requested} was still probing for its settings.")
         state.inner = ProbeStage().init(x, self._stage_context(state, context))
@@ -154,7 +158,8 @@ class Probed(Staged):
         radius = probe.radius
         if probe.kink and not probe.steepest:  # x0 is a kink on all sides, which has no length of its own
             radius = float(np.linalg.norm(state.x)) or 1.0
-        scale = Scale(radius / 2, d * probe.floor, evals, steep, sqrt(d) * steep)
+        radius = max(radius / 2, TRAVEL * self.needs.query_radius)  # what is smaller than δ is smoothed away
+        scale = Scale(radius, d * probe.floor, evals, steep, sqrt(d) * steep)
         reach = self.build(scale, self.options).needs.query_radius
         fitting = probe.fitting(reach, context.project)
         if fitting < reach and "delta" not in self.options:
@@ -165,7 +170,8 @@ class Probed(Staged):
         method = self._method(state)
         reach = method.needs.query_radius
         state.note = f"{state.evals_before} evaluations of probing chose {method!r}."
-        if context.project is not None and not context.project.holds(reach):
+        given = reach == self.needs.query_radius  # then the run has a note on it
+        if context.project is not None and not given and not context.project.holds(reach):
             state.note = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.note}"
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:

@@ -113,6 +113,7 @@ class TwoPoint(Method):
 
     def init(self, x: Array, context: Context) -> TwoPointState:
         budget = self._budget(context)
+        Probe.check_room(self.name, context.project)
         noisy = context.noisy and context.sample is None
         state = TwoPointState(x, origin=x, best=x, probe=Probe.plan(x, budget, noisy))
         if state.probe.over:
@@ -256,7 +257,12 @@ class TwoPoint(Method):
 
     def _begin_run(self, state: TwoPointState, context: Context) -> None:
         state.race = None
-        self._start_segment(state, context, "run", max((self._budget(context) - context.nfev) // 2, 0))
+        limits = []
+        if context.max_evals is not None:
+            limits.append((context.max_evals - context.nfev) // 2)
+        if context.max_iter is not None:
+            limits.append(context.max_iter - state.nit)
+        self._start_segment(state, context, "run", max(min(limits), 0))
 
     def _start_segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
         state.most = np.inf if context.project is None else state.probe.fitting(state.delta, context.project)
