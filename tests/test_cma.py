@@ -1,5 +1,6 @@
 """CMA-ES in blocks: what it does not depend on, what it learns, and what it sees."""
 
+import re
 import warnings
 
 import numpy as np
@@ -474,3 +475,32 @@ def test_a_start_that_fails_is_left(seed):
 
     res = gs.minimize(fun, np.zeros(D), max_evals=3000, rng=seed)
     assert res.fun < 1e-3
+
+
+@pytest.mark.parametrize("factor", [1e150, 1e200, 1e307, -1e307])
+@pytest.mark.parametrize("kind", [gs.Deterministic, gs.Seeded, gs.Unreplayable])
+@pytest.mark.parametrize("method", ["cma", "auto"])
+def test_values_near_the_largest_float_are_values(method, kind, factor):
+    """No overflow, and no warning of NumPy, which is an error here."""
+    noise = np.random.default_rng(1)
+
+    def f(x, seed=None):
+        value = min(np.abs(np.floor(x)).sum() / D, 8.0)
+        if kind is gs.Deterministic:
+            return factor * value
+        return factor * (value + 0.1 * (noise.normal() if seed is None else np.random.default_rng(seed).normal()))
+
+    fun = {gs.Seeded: lambda x, seed: f(x, seed)}.get(kind, lambda x: f(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UserWarning)
+        res = gs.minimize(kind(fun), np.full(D, 3.5), method, max_evals=1000, rng=0)
+    assert res.nfev <= 1000
+
+
+def test_the_message_gives_the_spread_of_the_points_in_their_own_units():
+    res = gs.minimize(gs.Deterministic(lambda x: np.abs(x).sum()), np.full(D, 200.0), "cma", max_evals=2000, rng=0)
+    assert "of |x0|" not in res.message
+    assert re.search(
+        r"CMA-ES: \d+ generations, the last of about \d+ points, standard deviation [\d.e-]+\.", res.message
+    )

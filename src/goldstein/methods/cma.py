@@ -46,6 +46,7 @@ SELECTION_SHARE = 0.05  # share of the budget that chooses the answer
 MIN_SIGMA = 1e-290  # σ in coordinates, so that it can be divided by
 INFORMATIVE = 0.4  # share of the ξ that must tell the points of a block apart; where fewer do, a block takes several ξ
 INFORMATIVE_PAIRS = 0.3  # the same for the pairs that chose the initial σ, from which the first number of ξ follows
+LARGEST_RANGE = 1e150  # its square is a number
 REMEMBER = 0.95  # weight of the past in that share
 MAX_TWO_BLOCKS = 0.02  # two blocks with all of their ξ may cost this share of the budget, or `MAX_GENERATION`
 MIN_SQ_LENGTH = 1e-8  # squared length of a step that is 0 by rounding, or by clipping
@@ -497,6 +498,8 @@ class BlockCMA(Method):
     def _adapt_seeds(self, state: CMAState, context: Context, scores: Array, block: npt.NDArray[np.int64]) -> None:
         """Compare how much blocks say: where few of them say all, ranks would be those of the many that say little."""
         ranges = np.array([_range(scores[block == number]) for number in range(int(block[-1]) + 1)])
+        if not ranges.max() < LARGEST_RANGE:
+            return
         state.mean_range = REMEMBER * state.mean_range + (1 - REMEMBER) * float(ranges.mean())
         state.mean_sq_range = REMEMBER * state.mean_sq_range + (1 - REMEMBER) * float((ranges**2).mean())
         if not state.mean_sq_range:
@@ -533,10 +536,9 @@ class BlockCMA(Method):
         if state.phase != "search":
             return "CMA-ES was still looking for its first step size."
         generations = "1 generation" if state.nit == 1 else f"{state.nit} generations"
-        return (
-            f"CMA-ES did {generations}, the last of about {self._size(state)} points that were spread over "
-            f"{_spread(state):.3g} of the bounds, or of |x0| without them."
-        )
+        deviation = state.sigma * root_mean_square(np.sqrt(_variances(state)) * state.scale)
+        size = self._size(state)
+        return f"CMA-ES: {generations}, the last of about {size} points, standard deviation {deviation:.3g}."
 
 
 def share_weights(weights: Array, scores: Array) -> Array:
@@ -582,14 +584,18 @@ def mean_scores(turns: list[Array]) -> Array:
     every = np.stack(turns)
     fine = np.isfinite(every)
     count = fine.sum(axis=0)
-    total = np.where(fine, every, 0.0).sum(axis=0)
-    return np.where(2 * count > len(turns), total / np.maximum(count, 1), np.inf)
+    summands = np.where(fine, every, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
+        mean = summands.sum(axis=0) / np.maximum(count, 1)
+    if not np.isfinite(mean).all():
+        mean = (summands / np.maximum(count, 1)).sum(axis=0)
+    return np.where(2 * count > len(turns), mean, np.inf)
 
 
 def _range(scores: Array) -> float:
     """Return how far scores lie apart; 0 if all failed."""
     fine = scores[np.isfinite(scores)]
-    return float(fine.max() - fine.min()) if fine.size else 0.0
+    return float(fine.max()) - float(fine.min()) if fine.size else 0.0
 
 
 def _seeds(state: CMAState) -> int:
