@@ -77,6 +77,8 @@ class AutoState(StagedState):
         What the survey found: which kind of function, its length scale, and whether it may jump.
     evals : int
         What is left for the method that was chosen.
+    replayed : bool
+        The survey found no ξ that gave two values at one point; where it did, every value gets a ξ of its own.
     note : str
         What was seen and chosen, in words.
     last_resort : str
@@ -88,6 +90,7 @@ class AutoState(StagedState):
     radius: float = 1.0
     evals: int = 0
     doubt: bool = False
+    replayed: bool = True
     note: str = ""
     last_resort: str = START
 
@@ -170,7 +173,19 @@ class Auto(Staged):
 
     def _stage_context(self, state: AutoState, context: Context) -> Context:
         stage = self._remaining(state, context)
-        return replace(stage, noisy=True) if state.kind == FRESH else stage
+        if state.kind == FRESH:
+            stage.noisy = True
+        if not state.replayed:
+            stage.sample = None
+        return stage
+
+    def ask(self, state: StagedState, context: Context, limit: int | None) -> Query | None:
+        assert isinstance(state, AutoState)
+        query = super().ask(state, context, limit)
+        if query is not None and not state.replayed:
+            assert context.sample is not None
+            return replace(query, samples=context.sample(context.rng, len(query)))
+        return query
 
     def _advance(self, state: AutoState, context: Context, step: Step) -> Step:
         if state.stage == 1:
@@ -179,6 +194,7 @@ class Auto(Staged):
                 step.noisy = survey.noise
                 state.radius = survey.scale
                 state.doubt = survey.doubt
+                state.replayed = survey.replayed
                 self._choose(state, context, survey.kind, AS_REQUESTED if self.kind else f"since {survey.reason}")
             step.x = state.inner.x
         elif step.noisy:

@@ -53,6 +53,8 @@ ON_KINK = 0.05  # even over odd part at the smallest radius: x0 lies on a kink
 KINK_RADIUS = 0.5  # radius taken then, in lengths of x0: the kink says nothing about it
 BISECTIONS = 3  # on log r
 CLEAR = 100.0  # a change stands out when it is so many rounding errors
+REPLAYS = 2  # values at x0 that a simulator gives again for the same ξ, to see whether it replays its noise
+REPLAY_ROUNDING = 1e-6  # relative difference of two such values that may be rounding, in single precision too
 SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
 
 
@@ -64,8 +66,8 @@ class Survey(State):
     ----------
     length : float
         The length of x0, or of its box, in which radii are measured.
-    repeats, pairs, walks : int
-        Calls at x0, pairs of points at each radius, and walks.
+    repeats, replays, pairs, walks : int
+        Calls at x0, calls there with a ξ that was used before, pairs of points at each radius, and walks.
     requested : str
         The kind that the user has named, "" if none: then only the radius is looked for.
     phase : str
@@ -74,6 +76,8 @@ class Survey(State):
         What was found, and how it showed.
     doubt : bool
         There may be jumps.
+    replayed : bool
+        The same ξ gave the same values at the same point.
     noise : str
         How noise showed where there should be none.
     radius : float
@@ -101,6 +105,7 @@ class Survey(State):
 
     length: float
     repeats: int
+    replays: int
     pairs: int
     walks: int
     requested: str
@@ -108,6 +113,7 @@ class Survey(State):
     kind: str = ""
     reason: str = ""
     doubt: bool = False
+    replayed: bool = True
     noise: str = ""
     radius: float = 0.0
     low: float = 0.0
@@ -139,8 +145,11 @@ class Survey(State):
         repeats = 0
         if not context.noisy and not requested:
             repeats = min(budget // REPEATS_SHARE, MOST_REPEATS)
+        replays = 0
+        if context.sample is not None and context.n is None and not requested:
+            replays = REPLAYS
         length = length_of(x0, context)
-        return cls(length, repeats, pairs, walks, requested, "repeat" if repeats > 1 else "near")
+        return cls(length, repeats, replays, pairs, walks, requested, "repeat" if repeats > 1 else "near")
 
     @property
     def over(self) -> bool:
@@ -184,7 +193,7 @@ class Survey(State):
         samples = None if context.sample is None else context.sample(context.rng, self.pairs)
         centre = context.projected(x0, NEAR[-1] * self.length)
         points = [_both(centre, r * self.length * w) for r in NEAR]
-        alone = centre[None] if samples is None else np.tile(centre, (self.pairs, 1))
+        alone = centre[None] if samples is None else np.tile(centre, (self.pairs + self.replays, 1))
         rows = np.concatenate([*points, alone])
         recipe = None
         if context.project is not None:
@@ -192,7 +201,7 @@ class Survey(State):
         elif directions is not None:
             around = [Central().recipe(centre, directions, r * self.length) for r in NEAR]
             recipe = Joined([*around, Repeated(centre, len(alone))])
-        xi = None if samples is None else np.concatenate([samples] * 7)
+        xi = None if samples is None else np.concatenate([samples] * 7 + [samples[: self.replays]])
         return Query(rows, xi, aux=(w, samples, centre), recipe=recipe)
 
     def _ask_pairs(self, x0: Array, context: Context) -> Query:
@@ -264,10 +273,15 @@ class Survey(State):
         self.w, self.samples, self.centre = query.aux
         k = self.pairs
         pairs = values[: 2 * k * len(NEAR)].reshape(len(NEAR), 2, k)
-        self.here = np.broadcast_to(values[2 * k * len(NEAR) :], (k,))
+        here = values[2 * k * len(NEAR) :]
+        self.here = np.broadcast_to(here[: here.size - self.replays], (k,))
         self.first = pairs[0]
         if np.isnan(self.here).all():
             self._decide(JUMPS, FAILED)
+            return
+        if self.replays and self._differ(here[: self.replays], here[-self.replays :]):
+            self.replayed = False
+            self._decide(FRESH, "the same ξ gave different values at the same point")
             return
         for r, (plus, minus) in zip(NEAR, pairs, strict=True):
             self.changed = self._take_change(plus, minus)
@@ -284,6 +298,11 @@ class Survey(State):
             self._go_farther("farther")
         else:
             self._walk()
+
+    def _differ(self, values: Array, again: Array) -> bool:
+        """Whether values of the same ξ at the same point differ by more than rounding."""
+        rounding = np.maximum(REPLAY_ROUNDING * np.maximum(np.abs(values), np.abs(again)), self.rounding)
+        return bool((np.abs(again - values) > rounding).any())
 
     def _take_change(self, plus: Array, minus: Array) -> Array:
         """Return how much F changed along each w, and note where it did so on the other side alone: walks go there."""
