@@ -122,7 +122,7 @@ def test_inspect_says_how_far_a_run_is(model):
     assert f"evaluations {res.nfev} of 300 ({res.nfev / 300:.0%})" in said
     assert f"best so far {seen.best:.6g}" in said
     assert "CALLBACK: Stopped by the callback." in said
-    assert "method Probed(wanted='gfm'" in said
+    assert "method Probed(requested='gfm'" in said
     assert "x0 array([ 1. , -0.5 , 0.25, 2. ])" in said
     assert "┤" in said
 

@@ -30,7 +30,7 @@ WITH_SETTINGS = {
     "psingd, given": gs.PSINGD(delta=0.5, p=20.0, q=20.0),
     "ingd, given": gs.INGD(delta=0.1, epsilon=0.1, lipschitz=2.0),
     "pingd, given": gs.PINGD(delta=0.1, epsilon=0.1),
-    "cma, given": gs.BlockCMA(sigma=0.5, population=9, unit=1.0),
+    "cma, given": gs.BlockCMA(sigma=0.5, population=9, scale=1.0),
     "cutting-plane, given": gs.CuttingPlane(delta=0.1, epsilon=0.1),
     "o2nc, sifted": gs.O2NC(0.5, 10, gradients="sift"),
     "o2nc, sifted by name": resolve("o2nc", {"gradients": "sift"}),

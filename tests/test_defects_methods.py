@@ -114,7 +114,7 @@ class Walk(gs.Method):
 def registered(monkeypatch):
     """One registration; taken back after the test."""
     monkeypatch.setattr("goldstein.methods.registry.METHODS", {**METHODS})
-    monkeypatch.setattr("goldstein.methods.registry._GUESSES", {**registry._GUESSES})
+    monkeypatch.setattr("goldstein.methods.registry._FROM_SCALE", {**registry._FROM_SCALE})
     gs.register(Walk)
 
 

@@ -233,7 +233,7 @@ def test_a_step_handed_out_is_no_view_of_the_run():
 
 def test_a_method_may_be_defined_again_as_in_a_notebook(monkeypatch):
     monkeypatch.setattr(registry, "METHODS", {**METHODS})
-    monkeypatch.setattr(registry, "_GUESSES", {**registry._GUESSES})
+    monkeypatch.setattr(registry, "_FROM_SCALE", {**registry._FROM_SCALE})
 
     def cell():
         @gs.register

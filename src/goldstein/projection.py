@@ -75,7 +75,7 @@ class Box:
         lower, upper = self._inside(margin)
         narrow = lower > upper
         if narrow.any():
-            middle = (np.where(narrow, lower, 0.0) + np.where(narrow, upper, 0.0)) / 2
+            middle = np.where(narrow, self.lower, 0.0) / 2 + np.where(narrow, self.upper, 0.0) / 2
             lower, upper = np.where(narrow, middle, lower), np.where(narrow, middle, upper)
         return np.clip(x, lower, upper)
 

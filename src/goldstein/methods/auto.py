@@ -19,48 +19,48 @@ from typing import ClassVar
 from goldstein import arguments
 from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cma import SELECTION_SHARE, BlockCMA
-from goldstein.methods.duel import Duel
 from goldstein.methods.kernel import why_not_compilable
 from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.portfolio import Portfolio
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, KINK_RADIUS, REPLAYED, Survey, length_of
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
 from goldstein.projection import Box
 
-FEWEST = 150  # evaluations below which a survey would cost too much of them
-GRADIENTS = 3  # BFGS must be able to afford so many
-RUNS = {
+MIN_SURVEY_BUDGET = 150  # evaluations below which a survey would cost too much of them
+MIN_GRADIENTS = 3  # BFGS must be able to afford so many
+METHOD_NAMES = {
     EXACT: "BFGS",
     REPLAYED: "sifting",
     JUMPS: "CMA-ES in blocks",
     FRESH: "CMA-ES in blocks",
 }
-SAID = "as the user said"
+AS_REQUESTED = "as the user said"
 
 
 @dataclass
-class SurveyingState(MethodState):
+class SurveyStageState(MethodState):
     """State of the first stage: the survey."""
 
     survey: Survey = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
-class Surveying(Method):
+class SurveyStage(Method):
     """The stage that finds out what kind of function it is; it moves nothing."""
 
     kind: str = ""
     name: ClassVar[str] = "surveying"
 
-    def init(self, x: Array, context: Context) -> SurveyingState:
-        return SurveyingState(x, survey=Survey.plan(x, context, _budget(x.size, context), self.kind))
+    def init(self, x: Array, context: Context) -> SurveyStageState:
+        return SurveyStageState(x, survey=Survey.plan(x, context, _budget(x.size, context), self.kind))
 
-    def ask(self, state: SurveyingState, context: Context, limit: int | None) -> Query | None:
+    def ask(self, state: SurveyStageState, context: Context, limit: int | None) -> Query | None:
         query = state.survey.ask(state.x, context)
         return query if limit is None or len(query) <= limit else None
 
-    def tell(self, state: SurveyingState, context: Context, query: Query, values: Array) -> Step:
+    def tell(self, state: SurveyStageState, context: Context, query: Query, values: Array) -> Step:
         state.survey.tell(query, values)
         return state.make_step(completed=0)
 
@@ -77,7 +77,9 @@ class AutoState(StagedState):
         What the survey found: which kind of function, its length scale, and whether it may jump.
     evals : int
         What is left for the method that was chosen.
-    remark : str
+    replayed : bool
+        The survey found no ξ that gave two values at one point; where it did, every value gets a ξ of its own.
+    note : str
         What was seen and chosen, in words.
     last_resort : str
         The name of the origin among the candidates.
@@ -88,7 +90,8 @@ class AutoState(StagedState):
     radius: float = 1.0
     evals: int = 0
     doubt: bool = False
-    remark: str = ""
+    replayed: bool = True
+    note: str = ""
     last_resort: str = START
 
 
@@ -143,14 +146,16 @@ class Auto(Staged):
         if kind is None and context.noisy and context.sample is None:
             kind = FRESH
         if kind in (JUMPS, FRESH):
-            told = SAID if self.kind else "since its noise cannot be replayed"
-            self._choose(state, context, kind, told)
-        elif _budget(x.size, context) < FEWEST:
+            reason = AS_REQUESTED if self.kind else "since its noise cannot be replayed"
+            self._choose(state, context, kind, reason)
+        elif _budget(x.size, context) < MIN_SURVEY_BUDGET:
             state.radius = KINK_RADIUS * length_of(x, context)
             kind = kind or (JUMPS if context.noisy else EXACT)
-            self._choose(state, context, kind, SAID if self.kind else "taken as such, since few values tell nothing")
+            self._choose(
+                state, context, kind, AS_REQUESTED if self.kind else "taken as such, since few values tell nothing"
+            )
         else:
-            state.inner = self._method(state).init(x, self._share(state, context))
+            state.inner = self._method(state).init(x, self._stage_context(state, context))
         return state
 
     def _check(self, context: Context) -> None:
@@ -163,21 +168,34 @@ class Auto(Staged):
 
     def _method(self, state: AutoState) -> Method:
         if state.stage == 1:
-            return _surveying(self.kind or "")
-        return _chosen(state.kind, state.radius, state.x.size, state.evals, state.doubt)
+            return _survey_stage(self.kind or "")
+        return _method_for(state.kind, state.radius, state.x.size, state.evals, state.doubt)
 
-    def _share(self, state: AutoState, context: Context) -> Context:
-        stage = self._rest(state, context)
-        return replace(stage, noisy=True) if state.kind == FRESH else stage
+    def _stage_context(self, state: AutoState, context: Context) -> Context:
+        stage = self._remaining(state, context)
+        if state.kind == FRESH:
+            stage.noisy = True
+        if not state.replayed:
+            stage.sample = None
+        return stage
 
-    def _went(self, state: AutoState, context: Context, step: Step) -> Step:
+    def ask(self, state: StagedState, context: Context, limit: int | None) -> Query | None:
+        assert isinstance(state, AutoState)
+        query = super().ask(state, context, limit)
+        if query is not None and not state.replayed:
+            assert context.sample is not None
+            return replace(query, samples=context.sample(context.rng, len(query)))
+        return query
+
+    def _advance(self, state: AutoState, context: Context, step: Step) -> Step:
         if state.stage == 1:
             survey: Survey = state.inner.survey
             if survey.over:
                 step.noisy = survey.noise
                 state.radius = survey.scale
                 state.doubt = survey.doubt
-                self._choose(state, context, survey.kind, SAID if self.kind else f"since {survey.reason}")
+                state.replayed = survey.replayed
+                self._choose(state, context, survey.kind, AS_REQUESTED if self.kind else f"since {survey.reason}")
             step.x = state.inner.x
         elif step.noisy:
             state.origin = step.x  # lower than x0 as far as is known, and in the place of x0 from now on
@@ -188,13 +206,13 @@ class Auto(Staged):
         found = step.candidates or {"last iterate": step.x, START: state.origin}
         *names, _ = found
         step.candidates = {**{name: found[name] for name in names}, state.last_resort: state.origin}
-        if state.remark:
-            step.notes = {"choice": state.remark, **(step.notes or {})}
+        if state.note:
+            step.notes = {"choice": state.note, **(step.notes or {})}
         return step
 
     def _choose(self, state: AutoState, context: Context, kind: str, reason: str) -> None:
         """Begin the method for the kind that was found."""
-        small = _budget(state.x.size, context) < GRADIENTS * (state.x.size + 1)
+        small = _budget(state.x.size, context) < MIN_GRADIENTS * (state.x.size + 1)
         if kind == EXACT and small:
             kind = JUMPS
             reason = "taken as such, since the budget is too small for gradients"
@@ -207,7 +225,7 @@ class Auto(Staged):
         self._enter(state, context, state.origin)
         looking = f"; looking took {cost} evaluations" if cost else ""
         raced = ", raced against CMA-ES" if kind == EXACT or (kind == REPLAYED and state.doubt) else ""
-        state.remark = f'auto ran {RUNS[kind]}{raced}: the kind is "{kind}", {reason}{looking}.'
+        state.note = f'auto ran {METHOD_NAMES[kind]}{raced}: the kind is "{kind}", {reason}{looking}.'
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         reason = why_not_compilable(oracle)
@@ -219,18 +237,18 @@ class Auto(Staged):
 
 
 @lru_cache(maxsize=8)
-def _surveying(kind: str) -> Surveying:
-    return Surveying(kind)
+def _survey_stage(kind: str) -> SurveyStage:
+    return SurveyStage(kind)
 
 
 @lru_cache(maxsize=64)
-def _chosen(kind: str, radius: float, d: int, evals: int, doubt: bool) -> Method:
+def _method_for(kind: str, radius: float, d: int, evals: int, doubt: bool) -> Method:
     """Return the method for a kind of function; the same object for the same arguments."""
     if kind == EXACT:
-        return Duel(BFGS(radius), BlockCMA())
+        return Portfolio(BFGS(radius), BlockCMA())
     if kind == REPLAYED:
         sifting = Sift(radius_for(radius, d), batch_size=batch_for(evals, d), growth=growth_for(evals, d))
-        return Duel(sifting, BlockCMA()) if doubt else sifting
+        return Portfolio(sifting, BlockCMA()) if doubt else sifting
     return BlockCMA()
 
 

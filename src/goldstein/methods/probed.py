@@ -13,38 +13,39 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.methods.method import Context, Kernel, Method, MethodState, Needs, Scale, Step, Unsupported
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, MethodState, Needs, Scale, Step, Unsupported
 from goldstein.methods.probe import Probe
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import Array, Oracle, Query
 
-Guess = Callable[[Scale, Mapping[str, Any]], Method]
-CHOSEN = "Settings that you did not give were chosen from probes; options= sets them."
+FromScale = Callable[[Scale, Mapping[str, Any]], Method]
+OPTIONS_HINT = "Settings that you did not give were chosen from probes; options= sets them."
 NOMINAL = Scale(1.0, 0.0, 1000)  # a function of which nothing is known
+SMALL = (Scale(1e-12, 0.0, 1000), Scale(2e-12, 0.0, 1000))  # what does not depend on these was given
 
 
 @dataclass
-class ProbingState(MethodState):
+class ProbeStageState(MethodState):
     """State of the first stage: the probe."""
 
     probe: Probe = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
-class Probing(Method):
+class ProbeStage(Method):
     """The stage that finds the scale of a function; it moves nothing."""
 
     name = "probing"
 
-    def init(self, x: Array, context: Context) -> ProbingState:
+    def init(self, x: Array, context: Context) -> ProbeStageState:
         budget = _budget(context)
-        return ProbingState(x, probe=Probe.plan(x, budget, context.noisy and context.sample is None, careful=True))
+        return ProbeStageState(x, probe=Probe.plan(x, budget, context.noisy and context.sample is None, careful=True))
 
-    def ask(self, state: ProbingState, context: Context, limit: int | None) -> Query | None:
+    def ask(self, state: ProbeStageState, context: Context, limit: int | None) -> Query | None:
         query = state.probe.ask(state.x, context)
         return query if limit is None or len(query) <= limit else None
 
-    def tell(self, state: ProbingState, context: Context, query: Query, values: Array) -> Step:
+    def tell(self, state: ProbeStageState, context: Context, query: Query, values: Array) -> Step:
         state.probe.tell(query, values)
         return state.make_step(completed=0)
 
@@ -54,7 +55,7 @@ class ProbedState(StagedState):
     """State of a probed method: also what probing found, and what it chose in words."""
 
     scale: Scale | None = None
-    remark: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,25 +64,25 @@ class Probed(Staged):
 
     Parameters
     ----------
-    wanted : str
+    requested : str
         Name of the method.
-    given : mapping
+    options : mapping
         Settings of its constructor that stay as they are.
     build : callable
         Builds the method from the scale found and the settings given.
     """
 
-    wanted: str
-    given: Mapping[str, Any]
-    build: Guess = field(repr=False)
+    requested: str
+    options: Mapping[str, Any]
+    build: FromScale = field(repr=False)
 
     def __post_init__(self) -> None:
         # What the method needs and how it answers does not depend on the settings that are still open.
         try:
-            example = self.build(NOMINAL, self.given)
+            example = self.build(NOMINAL, self.options)
         except (ArithmeticError, TypeError):
             plain = self.build(NOMINAL, {})
-            own = {f.name: self.given[f.name] for f in fields(plain) if f.name in self.given}
+            own = {f.name: self.options[f.name] for f in fields(plain) if f.name in self.options}
             replace(plain, **own)  # says in a sentence which setting is wrong
             raise
         object.__setattr__(self, "_example", example)
@@ -93,42 +94,45 @@ class Probed(Staged):
     @property
     def name(self) -> str:  # type: ignore[override]
         """The name of the method that was asked for."""
-        return self.wanted
+        return self.requested
 
     @property
     def needs(self) -> Needs:
-        known = self._example.needs
-        elsewhere = self.build(replace(NOMINAL, radius=2 * NOMINAL.radius), self.given).needs.pairs
-        pairs = known.pairs if elsewhere == known.pairs else 0.0  # a δ that is not given follows the noise measured
-        return replace(known, pairs=pairs, horizon=True, query_radius=0.0, random_stop=None)
+        # A δ that is not in the options follows from the scale: nothing can be said of it beforehand.
+        one, other = (self.build(scale, self.options).needs for scale in SMALL)
+        pairs = one.pairs if one.pairs == other.pairs else 0.0
+        query_radius = one.query_radius if one.query_radius == other.query_radius else 0.0
+        return replace(self._example.needs, pairs=pairs, horizon=True, query_radius=query_radius, random_stop=None)
 
     def init(self, x: Array, context: Context) -> ProbedState:
         if context.max_evals is None and context.max_iter is None:
             raise ValueError(
-                f"{self.wanted} chooses its steps by the budget: give the run max_evals or max_iter, or all settings."
+                f"{self.requested} plans its steps for the budget: give max_evals or max_iter, or all settings."
             )
+        if self._example.needs.query_radius and not self._example.needs.respects_bounds:
+            Probe.check_room(self.requested, context.project)
         self._example.init(x, context)  # what the method cannot do is said before anything is evaluated
-        state = ProbedState(x, remark=f"{self.wanted} was still probing for its settings.")
-        state.inner = Probing().init(x, self._share(state, context))
+        state = ProbedState(x, note=f"{self.requested} was still probing for its settings.")
+        state.inner = ProbeStage().init(x, self._stage_context(state, context))
         if state.inner.probe.over:
             self._build(state, context)
         return state
 
     def _method(self, state: ProbedState) -> Method:
         if state.stage == 1:
-            return Probing()
+            return ProbeStage()
         known = self._built
         if known[0] is not state.scale:
             assert state.scale is not None
-            known = (state.scale, self.build(state.scale, self.given))
+            known = (state.scale, self.build(state.scale, self.options))
             object.__setattr__(self, "_built", known)
         return known[1]
 
-    def _share(self, state: ProbedState, context: Context) -> Context:
+    def _stage_context(self, state: ProbedState, context: Context) -> Context:
         if state.stage == 1:
             return replace(context, max_evals=self._budget(context))
-        evals = None if context.max_evals is None else max(1, context.max_evals - state.spent)
-        return replace(context, max_evals=evals, nfev=context.nfev - state.spent)
+        evals = None if context.max_evals is None else max(1, context.max_evals - state.evals_before)
+        return replace(context, max_evals=evals, nfev=context.nfev - state.evals_before)
 
     def _budget(self, context: Context) -> int:
         if context.max_evals is not None:
@@ -136,13 +140,13 @@ class Probed(Staged):
         assert context.max_iter is not None
         return (1 if self._example.needs.gradients else 2) * context.max_iter
 
-    def _went(self, state: ProbedState, context: Context, step: Step) -> Step:
+    def _advance(self, state: ProbedState, context: Context, step: Step) -> Step:
         if state.stage == 1 and state.inner.probe.over:
             self._build(state, context)
             step.x = state.inner.x
-        step.notes = {"settings": state.remark, **(step.notes or {})}
+        step.notes = {"settings": state.note, **(step.notes or {})}
         if step.warnings:
-            step.warnings = {key: f"{sentence} {CHOSEN}" for key, sentence in step.warnings.items()}
+            step.warnings = {key: f"{sentence} {OPTIONS_HINT}" for key, sentence in step.warnings.items()}
         return step
 
     def _build(self, state: ProbedState, context: Context) -> None:
@@ -154,19 +158,21 @@ class Probed(Staged):
         radius = probe.radius
         if probe.kink and not probe.steepest:  # x0 is a kink on all sides, which has no length of its own
             radius = float(np.linalg.norm(state.x)) or 1.0
-        scale = Scale(radius / 2, d * probe.floor, evals, steep, sqrt(d) * steep)
-        reach = self.build(scale, self.given).needs.query_radius
+        radius = max(radius / 2, TRAVEL * self.needs.query_radius)  # what is smaller than δ is smoothed away
+        scale = Scale(radius, d * probe.floor, evals, steep, sqrt(d) * steep)
+        reach = self.build(scale, self.options).needs.query_radius
         fitting = probe.fitting(reach, context.project)
-        if fitting < reach and "delta" not in self.given:
+        if fitting < reach and "delta" not in self.options:
             shrink = fitting / reach
             scale = replace(scale, radius=shrink * scale.radius, floor=shrink * scale.floor)
         state.scale = scale
         self._enter(state, context, state.x)
         method = self._method(state)
         reach = method.needs.query_radius
-        state.remark = f"{state.spent} evaluations of probing chose {method!r}."
-        if context.project is not None and not context.project.holds(reach):
-            state.remark = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.remark}"
+        state.note = f"{state.evals_before} evaluations of probing chose {method!r}."
+        given = reach == self.needs.query_radius  # then the run has a note on it
+        if context.project is not None and not given and not context.project.holds(reach):
+            state.note = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.note}"
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         found = self._example.kernel(oracle)  # what will be built differs in numbers only

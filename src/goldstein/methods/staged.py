@@ -26,20 +26,20 @@ class StagedState(MethodState):
         Which stage it is in, from 1.
     inner : MethodState
         The state of that stage.
-    spent, nit_before : int
+    evals_before, nit_before : int
         Evaluations and iterations before that stage.
     average : Average or None
         The mean of the iterates of this stage, if the next one starts there.
-    alone : bool
+    no_second : bool
         It was said that the first stage takes the whole run.
     """
 
     stage: int = 1
     inner: Any = None
-    spent: int = 0
+    evals_before: int = 0
     nit_before: int = 0
     average: Average | None = None
-    alone: bool = False
+    no_second: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,54 +51,54 @@ class Staged(Method):
         """Return the method of the present stage."""
 
     @abstractmethod
-    def _share(self, state: Any, context: Context) -> Context:
+    def _stage_context(self, state: Any, context: Context) -> Context:
         """Return the context of the present stage: its own part of the budget and its own count."""
 
     @abstractmethod
-    def _went(self, state: Any, context: Context, step: Step) -> Step:
+    def _advance(self, state: Any, context: Context, step: Step) -> Step:
         """Return what a step of the present stage says of the run; go over to the next stage if this one is over."""
 
     def ask(self, state: StagedState, context: Context, limit: int | None) -> Query | None:
-        return self._method(state).ask(state.inner, self._share(state, context), limit)
+        return self._method(state).ask(state.inner, self._stage_context(state, context), limit)
 
     def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
         left = state.inner.x
-        step = self._method(state).tell(state.inner, self._share(state, context), query, values)
+        step = self._method(state).tell(state.inner, self._stage_context(state, context), query, values)
         if state.average is not None and step.completed:
             state.average.leave(left, step.value, context.rng)
-        return self._after(state, context.after(query), step)
+        return self._finish_step(state, context.after(query), step)
 
-    def _after(self, state: StagedState, context: Context, step: Step) -> Step:
+    def _finish_step(self, state: StagedState, context: Context, step: Step) -> Step:
         """Bring the outer state up to date after a step of the present stage."""
         state.nit += step.completed
         state.value = step.value
         state.grad_norm = step.grad_norm
         state.step_size = step.step_size
-        step = self._went(state, context, step)
+        step = self._advance(state, context, step)
         state.x = state.inner.x
         return step
 
     def _enter(self, state: StagedState, context: Context, x: Array, average: Average | None = None) -> None:
         """Begin the next stage at x."""
         state.stage += 1
-        state.spent = context.nfev
+        state.evals_before = context.nfev
         state.nit_before = state.nit
         state.average = average
         method = self._method(state)
-        stage = self._share(state, context)
+        stage = self._stage_context(state, context)
         state.inner = method.init(context.projected(x, method.needs.query_radius), stage)
         state.x = state.inner.x
 
-    def _rest(self, state: StagedState, context: Context) -> Context:
+    def _remaining(self, state: StagedState, context: Context) -> Context:
         """Return what is left of the budget as the context of the present stage."""
         evals = context.max_evals
         iterations = context.max_iter
         return replace(
             context,
-            max_evals=None if evals is None else max(1, evals - state.spent),
+            max_evals=None if evals is None else max(1, evals - state.evals_before),
             max_iter=None if iterations is None else max(1, iterations - state.nit_before),
-            nfev=context.nfev - state.spent,
-            earlier=context.earlier + state.spent,
+            nfev=context.nfev - state.evals_before,
+            earlier=context.earlier + state.evals_before,
         )
 
 
@@ -128,7 +128,7 @@ class StagedKernel:
         kernel = self._kernel(state)
         if isinstance(kernel, Unsupported):
             return 0
-        stage = self.method._share(state, context)
+        stage = self.method._stage_context(state, context)
         if stage.max_evals is not None:
             until = min(until, stage.max_evals - stage.nfev)
         if stage.max_iter is not None:
@@ -148,8 +148,8 @@ class StagedKernel:
         """Do so many iterations; see `Kernel`."""
         kernel = self._kernel(state)
         assert not isinstance(kernel, Unsupported)
-        stage = self.method._share(state, context)
+        stage = self.method._stage_context(state, context)
         before = stage.nfev
         bulk = kernel.run(state.inner, stage, iterations, limit, state.average or mean, stop)
         context.nfev += stage.nfev - before
-        return ChunkResult(self.method._after(state, context, bulk.step), bulk.tally)
+        return ChunkResult(self.method._finish_step(state, context, bulk.step), bulk.tally)

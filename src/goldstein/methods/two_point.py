@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein.estimate.smoothing import Central, noted_sphere
-from goldstein.methods.judging import paired
 from goldstein.methods.kernel import CompiledKernel, why_not_compilable
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.paired import paired_difference
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
 from goldstein.norms import HUGE
@@ -29,12 +29,12 @@ FIRST = 0.25  # radius of the first race, in kink radii: the middle of where the
 FACTOR = 3.0  # ratio of neighbouring radii: the loss is flat within a factor 2 of the best
 RACES = 5  # races at most: from a hundredth of the kink radius to twenty of it
 RACE, RACE_MOST, RACE_EACH = 0.005, 0.03, 15  # pairs of a race: 0.5 % of all, or 15 a coordinate, 3 % at most
-JUDGE = 0.5  # samples that judge a race, for each of its pairs
+SAMPLES_PER_PAIR = 0.5  # samples that judge a race, for each of its pairs
 SHRINK = 0.4  # radius of the run, in radii of the winner: a short race favours a larger one than a long run wants
 DECAY = 0.7  # power of 1 − t/T in the steps: a little flatter than a straight line to zero
 GROW = 0.9  # the radius is at least the net distance travelled, divided by this
 SMOOTH = 1e-4  # δ, in radii
-TRIES = 5  # a single value that fails is asked for again
+MAX_TRIES = 5  # a single value that fails is asked for again
 
 
 @dataclass
@@ -51,8 +51,8 @@ class Race(State):
     up: bool = True
     moved: bool = False
     turned: bool = False
-    judged_best: Array | None = None
-    judged_leader: Array | None = None
+    best_values: Array | None = None
+    leader_values: Array | None = None
 
 
 @dataclass
@@ -71,7 +71,7 @@ class TwoPointState(SmoothedState):
         Bounds on δ from noise and from the allowed set, and whether queries leave that set all the same.
     pairs, t : int
         Length of the segment, and steps done in it.
-    remark : str
+    note : str
         What has been chosen, in words.
     """
 
@@ -87,7 +87,7 @@ class TwoPointState(SmoothedState):
     leaves: bool = False
     pairs: int = 0
     t: int = 0
-    remark: str = "two-point was still probing."
+    note: str = "two-point was still probing."
 
     @property
     def delta(self) -> float:
@@ -113,6 +113,7 @@ class TwoPoint(Method):
 
     def init(self, x: Array, context: Context) -> TwoPointState:
         budget = self._budget(context)
+        Probe.check_room(self.name, context.project)
         noisy = context.noisy and context.sample is None
         state = TwoPointState(x, origin=x, best=x, probe=Probe.plan(x, budget, noisy))
         if state.probe.over:
@@ -150,29 +151,29 @@ class TwoPoint(Method):
         elif state.phase == "judge":
             self._judge(state, context.after(query), np.where(np.isfinite(values), values, np.nan))
         else:
-            left = state.x
+            previous = state.x
             self._walk(state, context, query.aux, values)
-            return self._walked(state, left, 1)
-        return self._told(state, None, 0)
+            return self._after_walk(state, previous, 1)
+        return self._make_step(state, None, 0)
 
-    def _walked(self, state: TwoPointState, left: Array | None, completed: int) -> Step:
+    def _after_walk(self, state: TwoPointState, previous: Array | None, completed: int) -> Step:
         if state.phase == "race" and state.t == state.pairs:
             state.phase = "judge"
-        return self._told(state, left, completed)
+        return self._make_step(state, previous, completed)
 
-    def _told(self, state: TwoPointState, iterate: Array | None, completed: int) -> Step:
+    def _make_step(self, state: TwoPointState, iterate: Array | None, completed: int) -> Step:
         running = state.phase == "run"
-        standing = state.x if running else state.best
+        x = state.x if running else state.best
         step = state.make_step(
             iterate,
             completed,
             delta=state.delta if running else 0.0,
             mean_sq_norm=state.power / max(state.directions, 1),
             n_estimates=state.directions,
-            notes={"settings": state.remark},
-            candidates={"last iterate": standing, "best of the races": state.best, START: state.origin},
+            notes={"settings": state.note},
+            candidates={"last iterate": x, "best of the races": state.best, START: state.origin},
         )
-        step.x = standing
+        step.x = x
         return step
 
     def _walk(self, state: TwoPointState, context: Context, w: Array, values: Array) -> None:
@@ -204,12 +205,12 @@ class TwoPoint(Method):
     def _begin_races(self, state: TwoPointState, context: Context) -> None:
         state.floor = max(state.probe.floor * state.x.size, 10 * ROUNDING * float(np.linalg.norm(state.x)))
         state.radius = FIRST * state.probe.radius
-        left = (self._budget(context) - context.nfev) // 2
-        pairs = int(min(max(RACE * left, RACE_EACH * state.x.size), RACE_MOST * left))
+        pairs_left = (self._budget(context) - context.nfev) // 2
+        pairs = int(min(max(RACE * pairs_left, RACE_EACH * state.x.size), RACE_MOST * pairs_left))
         if pairs < 5:
             self._begin_run(state, context)
             return
-        size = 1 if not context.noisy else max(1, int(JUDGE * pairs))
+        size = 1 if not context.noisy else max(1, int(SAMPLES_PER_PAIR * pairs))
         samples = None if context.sample is None else context.sample(context.rng, size)
         state.race = Race(size, samples, context.rng.bit_generator.state, state.radius, state.radius)
         state.pairs = pairs
@@ -219,24 +220,24 @@ class TwoPoint(Method):
         """Compare a racer with the best and with the leading radius; then send the next one, or begin the run."""
         race = state.race
         assert race is not None
-        if not context.noisy and np.isnan(values[0]) and race.tries < TRIES - 1:
+        if not context.noisy and np.isnan(values[0]) and race.tries < MAX_TRIES - 1:
             race.tries += 1  # it may work the next time
             return
         race.tries = 0
-        if race.judged_best is None:
-            race.judged_best = values
-            self._send(state, context, race.trial)
+        if race.best_values is None:
+            race.best_values = values
+            self._start_racer(state, context, race.trial)
             return
-        if paired(values, race.judged_best)[0] < 0:
-            state.best, race.judged_best = state.x, values
+        if paired_difference(values, race.best_values)[0] < 0:
+            state.best, race.best_values = state.x, values
         race.number += 1
         over = False
-        if race.judged_leader is None:
-            race.judged_leader = values
+        if race.leader_values is None:
+            race.leader_values = values
         else:
-            mean, error = paired(values, race.judged_leader)
+            mean, error = paired_difference(values, race.leader_values)
             if mean < (0.0 if race.up else -error):  # going down must be clearly better
-                race.judged_leader, race.leader, race.moved = values, race.trial, True
+                race.leader_values, race.leader, race.moved = values, race.trial, True
             elif not race.moved and not race.turned:
                 race.up, race.turned = False, True
             else:
@@ -245,20 +246,25 @@ class TwoPoint(Method):
             state.radius = SHRINK * race.leader
             self._begin_run(state, context)
         else:
-            self._send(state, context, race.leader * FACTOR if race.up else race.leader / FACTOR)
+            self._start_racer(state, context, race.leader * FACTOR if race.up else race.leader / FACTOR)
 
-    def _send(self, state: TwoPointState, context: Context, radius: float) -> None:
+    def _start_racer(self, state: TwoPointState, context: Context, radius: float) -> None:
         """Start a racer from x0; all see the same directions and samples."""
         assert state.race is not None
         state.race.trial = state.radius = radius
         context.rng.bit_generator.state = state.race.rng
-        self._segment(state, context, "race", state.pairs)
+        self._start_segment(state, context, "race", state.pairs)
 
     def _begin_run(self, state: TwoPointState, context: Context) -> None:
         state.race = None
-        self._segment(state, context, "run", max((self._budget(context) - context.nfev) // 2, 0))
+        limits = []
+        if context.max_evals is not None:
+            limits.append((context.max_evals - context.nfev) // 2)
+        if context.max_iter is not None:
+            limits.append(context.max_iter - state.nit)
+        self._start_segment(state, context, "run", max(min(limits), 0))
 
-    def _segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
+    def _start_segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
         state.most = np.inf if context.project is None else state.probe.fitting(state.delta, context.project)
         state.leaves = context.project is not None and not context.project.holds(state.most)
         state.phase, state.pairs, state.t, state.walk, state.rule = phase, pairs, 0, 0.0, Travel()
@@ -269,7 +275,7 @@ class TwoPoint(Method):
     def _describe(self, state: TwoPointState) -> None:
         """Say what was chosen."""
         leaves = f"Queries may leave the allowed set by delta = {state.delta:.3g}. " if state.leaves else ""
-        state.remark = (
+        state.note = (
             f"{leaves}two-point ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay "
             f"to zero over a distance of {state.radius:.3g}."
         )
@@ -309,4 +315,4 @@ class _Compiled(CompiledKernel):
         return steps.size
 
     def told(self, state: TwoPointState, completed: int) -> Step:
-        return self.method._walked(state, None, completed)  # type: ignore[no-any-return]
+        return self.method._after_walk(state, None, completed)  # type: ignore[no-any-return]

@@ -90,15 +90,15 @@ class WarmStart(Staged):
         if self.iterations is None and context.max_evals is None and context.max_iter is None:
             raise ValueError("WarmStart with iterations=None switches halfway: give the run max_evals or max_iter.")
         state = StagedState(x, average=Average())
-        state.inner = self.first.init(x, self._share(state, context))
+        state.inner = self.first.init(x, self._stage_context(state, context))
         return state
 
     def _method(self, state: StagedState) -> Method:
         return self.first if state.stage == 1 else self.second
 
-    def _share(self, state: StagedState, context: Context) -> Context:
+    def _stage_context(self, state: StagedState, context: Context) -> Context:
         if state.stage == 2:
-            return self._rest(state, context)
+            return self._remaining(state, context)
         evals = context.max_evals
         iterations = context.max_iter
         if self.iterations is not None:
@@ -109,17 +109,17 @@ class WarmStart(Staged):
             max_iter=None if iterations is None else iterations // 2,
         )
 
-    def _went(self, state: StagedState, context: Context, step: Step) -> Step:
+    def _advance(self, state: StagedState, context: Context, step: Step) -> Step:
         if state.stage == 2:
             return step
-        over = self._share(state, context).progress(state.inner.nit)
+        over = self._stage_context(state, context).progress(state.inner.nit)
         if (over is not None and over >= 1) or step.done is not None:
             assert state.average is not None
             self._enter(state, context, state.average.answer(state.inner.x))  # Algs. 3 and 4, line 1
-            if state.alone:  # which a larger budget has put right, in a run that went on
+            if state.no_second:  # which a larger budget has put right, in a run that went on
                 step = replace(step, notes={**(step.notes or {}), "phase": "The second phase has begun after all."})
         elif self._never_over(state, context):
-            state.alone = True
+            state.no_second = True
             said = {"phase": ALONE.format(self.iterations)}
             step = replace(step, warnings={**(step.warnings or {}), **said}, notes={**(step.notes or {}), **said})
         return replace(step, x=state.inner.x, iterate=None, done=None, candidates=None)

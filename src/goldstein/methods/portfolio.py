@@ -1,4 +1,4 @@
-"""Duel: two methods run in turn from the same start, and the better one takes what is left of the budget.
+"""Portfolio: two methods run in turn from the same start, and the better one takes what is left of the budget.
 
 Without noise the second gives up early where it is behind, and where it leads both get a second share, so that a
 method which is slow at first is not given up too soon. The lowest point is asked for again every now and then: a value
@@ -13,23 +13,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.methods.judging import Judging, JudgingState, Jury, paired
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.paired import CommonSamples, PairedEvaluation, PairedEvaluationState, paired_difference
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import SHORT_VALUES
 from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query
 from goldstein.oracle.tally import evidence
 from goldstein.state import State
 
-GLANCE = 0.05  # share of the budget after which the second method gives up if it is behind
+EARLY_SHARE = 0.05  # share of the budget after which the second method gives up if it is behind
 SHARE = 0.15  # what each gets, and again if the second leads
 CHECKS = 20  # times that the lowest point is asked for again
 SAME = 100  # unit rounding errors of F around x0 that may be rounding, such as of a sum in another order
-JUDGE = 2  # the turn of `Judging`
+EVALUATE = 2  # `active` while `PairedEvaluation` runs
 
 
 @dataclass
-class Contender(State):
+class Arm(State):
     """One of the two.
 
     Attributes
@@ -37,12 +37,12 @@ class Contender(State):
     x, value
         Where it stands, and without noise the value there: the lowest that it has seen.
     state : MethodState or None
-        Its state as long as it is not its turn.
+        Its state as long as it is not active.
     used, nit : int
         Its evaluations and iterations.
     candidates : mapping or None
         What its last step offered as answers.
-    judged : ndarray or None
+    values : ndarray or None
         Its values on the common samples.
     """
 
@@ -52,28 +52,28 @@ class Contender(State):
     used: int = 0
     nit: int = 0
     candidates: Any = None
-    judged: Array | None = None
+    values: Array | None = None
 
 
 @dataclass
-class DuelState(StagedState):
-    """State of `Duel`; `inner` is the state of whose turn it is.
+class PortfolioState(StagedState):
+    """State of `Portfolio`; `inner` is the state of the active method.
 
     Attributes
     ----------
     origin : ndarray
         x0.
-    turn, back : int
-        0 and 1 are the methods, 2 is judging; and whose turn it was before that.
-    contenders : list
+    active, previous : int
+        0 and 1 are the methods, 2 is the paired evaluation; and which arm was active before that.
+    arms : list
         The two.
     rounds, winner : int
         How many shares each gets, and who has won; -1 as long as that is open.
-    glance : float
+    early_value : float
         The value of the first method when it had used a twentieth, until the second has seen it.
-    jury : Jury or None
+    common : CommonSamples or None
         The common samples.
-    check : float
+    next_check : float
         After how many evaluations the lowest point is asked for again.
     level : float
         |F| around x0, by which rounding errors are judged; those of a sum do not vanish where the sum does.
@@ -82,14 +82,14 @@ class DuelState(StagedState):
     """
 
     origin: Array = None  # type: ignore[assignment]
-    turn: int = 0
-    back: int = 0
-    contenders: Any = None
+    active: int = 0
+    previous: int = 0
+    arms: Any = None
     rounds: int = 1
     winner: int = -1
-    glance: float | None = None
-    jury: Jury | None = None
-    check: float = np.inf
+    early_value: float | None = None
+    common: CommonSamples | None = None
+    next_check: float = np.inf
     level: float = 0.0
     single: int = 0
     double: int = 0
@@ -112,18 +112,18 @@ class DuelState(StagedState):
 
 
 @dataclass(frozen=True)
-class Duel(Staged):
+class Portfolio(Staged):
     """Two methods in turn; the better one goes on.
 
     Parameters
     ----------
     first, second : Method
-        The contenders; in doubt the first one wins.
+        The arms; in doubt the first one wins.
     """
 
     first: Method
     second: Method
-    name: ClassVar[str] = "duel"
+    name: ClassVar[str] = "portfolio"
 
     @property
     def needs(self) -> Needs:
@@ -136,11 +136,11 @@ class Duel(Staged):
             random_stop=any_iterate,
         )
 
-    def init(self, x: Array, context: Context) -> DuelState:
-        state = DuelState(x, origin=x, contenders=[Contender(x), Contender(x)])
+    def init(self, x: Array, context: Context) -> PortfolioState:
+        state = PortfolioState(x, origin=x, arms=[Arm(x), Arm(x)])
         if not context.noisy:
-            state.check = self._budget(x.size, context) / CHECKS
-        self._begin(state, context, 0)
+            state.next_check = self._budget(x.size, context) / CHECKS
+        self._activate(state, context, 0)
         return state
 
     def _budget(self, d: int, context: Context) -> int:
@@ -150,143 +150,143 @@ class Duel(Staged):
             raise ValueError("A duel shares the budget: give the run max_evals or max_iter.")
         return (d + 1) * context.max_iter
 
-    def _method(self, state: DuelState) -> Method:
-        return (self.first, self.second, JUDGING)[state.turn]
+    def _method(self, state: PortfolioState) -> Method:
+        return (self.first, self.second, PAIRED_EVALUATION)[state.active]
 
-    def _share(self, state: DuelState, context: Context) -> Context:
-        return self._rest(state, context)
+    def _stage_context(self, state: PortfolioState, context: Context) -> Context:
+        return self._remaining(state, context)
 
     def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
-        assert isinstance(state, DuelState)
-        if not context.noisy and state.turn != JUDGE:
+        assert isinstance(state, PortfolioState)
+        if not context.noisy and state.active != EVALUATE:
             state.take(values)
-            self._look(state.contenders[state.turn], query, values)
+            self._update_lowest(state.arms[state.active], query, values)
         return super().tell(state, context, query, values)
 
-    def _look(self, contender: Contender, query: Query, values: Array) -> None:
-        """Keep the lowest point that a contender has seen."""
+    def _update_lowest(self, arm: Arm, query: Query, values: Array) -> None:
+        """Keep the lowest point that an arm has seen."""
         scores = np.where(np.isfinite(values), values, np.inf)
         lowest = int(np.argmin(scores))
-        if scores[lowest] < contender.value:
-            contender.x = query.points[lowest].copy()
-            contender.value = float(scores[lowest])
+        if scores[lowest] < arm.value:
+            arm.x = query.points[lowest].copy()
+            arm.value = float(scores[lowest])
 
-    def _went(self, state: DuelState, context: Context, step: Step) -> Step:
-        if state.turn == JUDGE:
-            self._judged(state, context, step)
+    def _advance(self, state: PortfolioState, context: Context, step: Step) -> Step:
+        if state.active == EVALUATE:
+            self._evaluated(state, context, step)
         else:
-            self._moved(state, context, step)
+            self._arm_step(state, context, step)
         best = self._best(state, context.noisy)
         step.x = best.x
         step.candidates = best.candidates
         if not context.noisy or not best.candidates:
             step.candidates = {"lowest point seen": best.x, START: state.origin}
         if not context.noisy:
-            step.notes = {**(step.notes or {}), "settings": self._account(state, best)}
+            step.notes = {**(step.notes or {}), "settings": self._summary(state, best)}
         return step
 
-    def _account(self, state: DuelState, best: Contender) -> str:
+    def _summary(self, state: PortfolioState, best: Arm) -> str:
         """Return who found the lowest point."""
-        one, other = state.contenders
+        one, other = state.arms
         found = self.first if best is one else self.second
         used = f"evaluations: {self.first.name} {one.used}, {self.second.name} {other.used}"
         return f"The lowest point is that of {found.name} ({used})."
 
-    def _best(self, state: DuelState, noisy: bool) -> Contender:
+    def _best(self, state: PortfolioState, noisy: bool) -> Arm:
         """Return who leads: without noise whoever has the lowest value."""
-        one, other = state.contenders
+        one, other = state.arms
         if noisy:
             return other if state.winner == 1 else one  # type: ignore[no-any-return]
         return other if other.value < one.value else one  # type: ignore[no-any-return]
 
-    def _moved(self, state: DuelState, context: Context, step: Step) -> None:
-        """Take a step of a contender, and decide whose turn is next."""
-        contender = state.contenders[state.turn]
-        contender.used = context.nfev - state.spent
-        contender.nit = state.nit - state.nit_before
+    def _arm_step(self, state: PortfolioState, context: Context, step: Step) -> None:
+        """Take a step of an arm, and decide which is next."""
+        arm = state.arms[state.active]
+        arm.used = context.nfev - state.evals_before
+        arm.nit = state.nit - state.nit_before
         if context.noisy:
-            contender.x = step.x
-            contender.candidates = step.candidates
+            arm.x = step.x
+            arm.candidates = step.candidates
         if step.partial:
             return
         if state.winner < 0:
-            self._pass_on(state, context, contender)
-        if context.nfev >= state.check:
-            state.check += self._budget(state.x.size, context) / CHECKS
-            self._ask_again(state, context)
+            self._schedule(state, context, arm)
+        if context.nfev >= state.next_check:
+            state.next_check += self._budget(state.x.size, context) / CHECKS
+            self._recheck(state, context)
 
-    def _pass_on(self, state: DuelState, context: Context, contender: Contender) -> None:
-        """Look at the contender whose turn it is: does it go on?"""
+    def _schedule(self, state: PortfolioState, context: Context, arm: Arm) -> None:
+        """Decide whether the active arm continues."""
         budget = self._budget(state.x.size, context)
-        one, other = state.contenders
-        looking = not context.noisy and contender.used >= GLANCE * budget
-        if looking and state.turn == 0 and state.glance is None:
-            state.glance = one.value
-        if looking and state.turn == 1 and state.glance is not None:
-            if other.value > state.glance:
+        one, other = state.arms
+        looking = not context.noisy and arm.used >= EARLY_SHARE * budget
+        if looking and state.active == 0 and state.early_value is None:
+            state.early_value = one.value
+        if looking and state.active == 1 and state.early_value is not None:
+            if other.value > state.early_value:
                 self._decide(state, context, 0)
                 return
-            state.glance = np.nan  # seen
-        if contender.used < state.rounds * SHARE * budget:
+            state.early_value = np.nan  # seen
+        if arm.used < state.rounds * SHARE * budget:
             return
-        if state.turn == 0:
-            self._begin(state, context, 1)
+        if state.active == 0:
+            self._activate(state, context, 1)
         elif context.noisy:
-            state.jury = Jury.draw(context, budget)
-            self._judge(state, context, 0)
+            state.common = CommonSamples.draw(context, budget)
+            self._evaluate(state, context, 0)
         elif other.value >= one.value:
             self._decide(state, context, 0)
         elif state.rounds == 1:
             state.rounds = 2
-            self._begin(state, context, 0)
+            self._activate(state, context, 0)
         else:
             self._decide(state, context, 1)
 
-    def _decide(self, state: DuelState, context: Context, winner: int) -> None:
+    def _decide(self, state: PortfolioState, context: Context, winner: int) -> None:
         state.winner = winner
-        if state.turn != winner:
-            self._begin(state, context, winner)
+        if state.active != winner:
+            self._activate(state, context, winner)
 
-    def _begin(self, state: DuelState, context: Context, turn: int) -> None:
-        """Give the turn to a contender, who goes on where it was."""
-        self._put_away(state)
-        state.turn = turn
-        contender = state.contenders[turn]
-        state.spent = context.nfev - contender.used
-        state.nit_before = state.nit - contender.nit
-        if contender.state is None:
-            contender.state = self._method(state).init(state.origin, self._share(state, context))
-        state.inner = contender.state
-        contender.state = None
+    def _activate(self, state: PortfolioState, context: Context, active: int) -> None:
+        """Continue an arm where it stopped."""
+        self._save_arm(state)
+        state.active = active
+        arm = state.arms[active]
+        state.evals_before = context.nfev - arm.used
+        state.nit_before = state.nit - arm.nit
+        if arm.state is None:
+            arm.state = self._method(state).init(state.origin, self._stage_context(state, context))
+        state.inner = arm.state
+        arm.state = None
 
-    def _put_away(self, state: DuelState) -> None:
-        if state.inner is not None and state.turn != JUDGE:
-            state.contenders[state.turn].state = state.inner
+    def _save_arm(self, state: PortfolioState) -> None:
+        if state.inner is not None and state.active != EVALUATE:
+            state.arms[state.active].state = state.inner
 
-    def _judge(self, state: DuelState, context: Context, contender: int) -> None:
-        """Evaluate where a contender stands on the common samples."""
-        self._put_away(state)
-        state.turn = JUDGE
-        state.back = contender
-        state.spent = context.nfev
+    def _evaluate(self, state: PortfolioState, context: Context, arm: int) -> None:
+        """Evaluate where an arm stands on the common samples."""
+        self._save_arm(state)
+        state.active = EVALUATE
+        state.previous = arm
+        state.evals_before = context.nfev
         state.nit_before = state.nit
-        assert state.jury is not None
-        state.inner = JudgingState(state.contenders[contender].x, jury=state.jury)
+        assert state.common is not None
+        state.inner = PairedEvaluationState(state.arms[arm].x, common=state.common)
 
-    def _ask_again(self, state: DuelState, context: Context) -> None:
+    def _recheck(self, state: PortfolioState, context: Context) -> None:
         """Ask for the lowest point again."""
-        turn = state.turn
+        active = state.active
         best = self._best(state, False)
         if not np.isfinite(best.value):
             return
-        self._put_away(state)
-        state.turn = JUDGE
-        state.back = turn
-        state.spent = context.nfev
+        self._save_arm(state)
+        state.active = EVALUATE
+        state.previous = active
+        state.evals_before = context.nfev
         state.nit_before = state.nit
-        state.inner = JudgingState(best.x, jury=Jury(1))
+        state.inner = PairedEvaluationState(best.x, common=CommonSamples(1))
 
-    def _judged(self, state: DuelState, context: Context, step: Step) -> None:
+    def _evaluated(self, state: PortfolioState, context: Context, step: Step) -> None:
         values = state.inner.values
         if not context.noisy:
             lowest = self._best(state, False).value
@@ -295,14 +295,14 @@ class Duel(Staged):
                     f"The function gave {lowest:.6g} and {values[0]:.6g} at the same point, so it is taken as noise "
                     "that cannot be replayed; if it takes a seed, use Seeded."
                 )
-            self._begin(state, context, state.back)
+            self._activate(state, context, state.previous)
             return
-        one, other = state.contenders
-        state.contenders[state.back].judged = values
-        if state.back == 0:
-            self._judge(state, context, 1)
+        one, other = state.arms
+        state.arms[state.previous].values = values
+        if state.previous == 0:
+            self._evaluate(state, context, 1)
             return
-        mean, _ = paired(other.judged, one.judged)
+        mean, _ = paired_difference(other.values, one.values)
         self._decide(state, context, 1 if mean < 0 else 0)
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
@@ -310,4 +310,4 @@ class Duel(Staged):
         return found if isinstance(found, Unsupported) else StagedKernel(self, oracle, self.first)
 
 
-JUDGING = Judging()
+PAIRED_EVALUATION = PairedEvaluation()
