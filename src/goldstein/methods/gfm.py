@@ -68,7 +68,7 @@ class GFM(ZerothOrder):
         if not reading.empty:
             self._step(state, context, reading.estimate())  # Alg. 1, line 3
         state.nit += 1
-        return self._told(state, left)
+        return self._make_step(state, left)
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> GFM:
@@ -91,5 +91,5 @@ class _Compiled(Ruled):
         self.compiled(gfm, context.rng, self.n, state.x, mean, count, steps, *settings, tally)
         return steps.size
 
-    def told(self, state: SmoothedState, completed: int) -> Step:
-        return self.method._told(state, None, completed)  # type: ignore[no-any-return]
+    def make_step(self, state: SmoothedState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

@@ -159,7 +159,7 @@ class GFMPlus(ZerothOrder):
             state.age = self._age(state.age, query.aux.purpose)
             self._step(state, context, v)  # Alg. 2, line 10
         state.nit += 1
-        return self._told(state, left)
+        return self._make_step(state, left)
 
     def _age(self, age: int, purpose: str) -> int:
         """Return the steps since the last large batch; only the clock brings them back to 0."""
@@ -167,12 +167,12 @@ class GFMPlus(ZerothOrder):
             return 1 if purpose == "large" else age + 1
         return age + 1 if self.momentum is not None else (age + 1) % self.epoch_length
 
-    def _told(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
+    def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
         assert isinstance(state, GFMPlusState)
         warnings = None
         if state.corrections >= CORRECTIONS_BEFORE_COMPLAINT and 2 * state.change > state.level:
             warnings = {"correction": _useless(state)}
-        return super()._told(state, iterate, completed, warnings=warnings, **more)
+        return super()._make_step(state, iterate, completed, warnings=warnings, **more)
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> GFMPlus:
@@ -225,5 +225,5 @@ class _Compiled(Ruled):
         state.level += float(tally[LEVEL])
         state.corrections += int(tally[CORRECTIONS])
 
-    def told(self, state: GFMPlusState, completed: int) -> Step:
-        return self.method._told(state, None, completed)  # type: ignore[no-any-return]
+    def make_step(self, state: GFMPlusState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

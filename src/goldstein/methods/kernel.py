@@ -95,7 +95,7 @@ class CompiledKernel(ABC):
         """Run the machine code for as many iterations as there are steps; return how many were done."""
 
     @abstractmethod
-    def told(self, state: Any, completed: int) -> Step:
+    def make_step(self, state: Any, completed: int) -> Step:
         """Return what the iterations just done say."""
 
     def offers(self, state: Any) -> bool:
@@ -124,7 +124,7 @@ class CompiledKernel(ABC):
         if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
         if not used.size:
-            return ChunkResult(self.told(state, 0), Tally())
+            return ChunkResult(self.make_step(state, 0), Tally())
         tally = np.concatenate([np.zeros(TALLY), self.memory(state)])
         tally[LOWEST] = np.inf
         tally[VALUE] = np.nan
@@ -136,13 +136,13 @@ class CompiledKernel(ABC):
         asked = int(tally[FINITE] + tally[FAILED])
         state.nit += done
         context.nfev += asked
-        state.power += float(tally[POWER])
-        state.directions += float(tally[DIRECTIONS])
+        state.sum_sq_norm += float(tally[POWER])
+        state.n_estimates += float(tally[DIRECTIONS])
         if not np.isnan(tally[VALUE]):
             state.value = float(tally[VALUE])
         if tally[NORM] >= 0:
             state.grad_norm = float(tally[NORM])
-        return ChunkResult(self.told(state, done), tally_of(tally))
+        return ChunkResult(self.make_step(state, done), tally_of(tally))
 
     def _in_pieces(
         self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Array, stop: Callable[[], bool]

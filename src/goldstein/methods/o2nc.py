@@ -154,7 +154,7 @@ class O2NC(_Blocks, FirstOrder):
         η of online gradient descent (learner "ogd").
     learner : {"adagrad", "ogd"}
         AdaGrad-norm finds its step from the gradients and needs no Lipschitz constant.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `FirstOrder`; ρ is δ/20 unless given.
 
     Notes
@@ -195,7 +195,7 @@ class O2NC(_Blocks, FirstOrder):
 
     @property
     def needs(self) -> Needs:
-        return self._sourced(Needs(values=False, random_stop=self._any_block))
+        return self._with_source(Needs(values=False, random_stop=self._any_block))
 
     @property
     def play_radius(self) -> float:
@@ -327,7 +327,7 @@ class ZOO2NC(_Blocks, ZerothOrder):
                 state, context, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
             )
         state.nit += 1
-        return self._told(state, state.x if ended else None, notes=_remarks(state))
+        return self._make_step(state, state.x if ended else None, notes=_remarks(state))
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> ZOO2NC:
@@ -366,8 +366,8 @@ class _Compiled(CompiledKernel):
         steps[-1] = memory[loop.PLAYED]
         return steps.size
 
-    def told(self, state: O2NCState, completed: int) -> Step:
-        return self.method._told(state, None, completed, notes=_remarks(state))  # type: ignore[no-any-return]
+    def make_step(self, state: O2NCState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed, notes=_remarks(state))  # type: ignore[no-any-return]
 
 
 def _lacks_step(settings: Mapping[str, Any]) -> bool:

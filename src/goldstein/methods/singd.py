@@ -66,7 +66,7 @@ class SINGD(FirstOrder):
     perturb_radius : float, optional
         Before a move m is replaced by a uniform draw from the ball around it with radius `perturb_radius` · ‖m‖, so
         that F(·; ξ) is differentiable almost everywhere on the segment; see `PSINGD`. None: not perturbed.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `FirstOrder`; ρ is δ/20 unless given.
 
     Notes
@@ -117,7 +117,7 @@ class SINGD(FirstOrder):
 
     @property
     def needs(self) -> Needs:
-        return self._sourced(Needs(values=False, output="random", random_stop=self._any_late_point))
+        return self._with_source(Needs(values=False, output="random", random_stop=self._any_late_point))
 
     @property
     def lookback(self) -> int:
@@ -200,7 +200,7 @@ class PSINGD(SINGD):
 
     Parameters
     ----------
-    delta, p, q, beta, gradients, rho, step
+    delta, p, q, beta, gradients, rho, fd_step
         As in `SINGD`.
     perturb_radius : float
         r/‖m_t‖, tiny.

@@ -167,8 +167,8 @@ class TwoPoint(Method):
             iterate,
             completed,
             delta=state.delta if running else 0.0,
-            mean_sq_norm=state.power / max(state.directions, 1),
-            n_estimates=state.directions,
+            mean_sq_norm=state.sum_sq_norm / max(state.n_estimates, 1),
+            n_estimates=state.n_estimates,
             notes={"settings": state.remark},
             candidates={"last iterate": standing, "best of the races": state.best, START: state.origin},
         )
@@ -185,8 +185,8 @@ class TwoPoint(Method):
         c = d / (2 * state.delta) * (float(values[0]) - float(values[1]))  # Definition 6
         if not abs(c) < HUGE:
             return
-        state.power += c * c
-        state.directions += 1
+        state.sum_sq_norm += c * c
+        state.n_estimates += 1
         state.value = float(values[0]) / 2 + float(values[1]) / 2
         eta = Calibrated(state.radius, state.pairs, DECAY).size(state.rule, t, None, state.value, c * c)
         state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
@@ -308,5 +308,5 @@ class _Compiled(CompiledKernel):
             self.method._describe(state)
         return steps.size
 
-    def told(self, state: TwoPointState, completed: int) -> Step:
+    def make_step(self, state: TwoPointState, completed: int) -> Step:
         return self.method._walked(state, None, completed)  # type: ignore[no-any-return]

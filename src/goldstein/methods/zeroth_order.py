@@ -68,13 +68,13 @@ class SmoothedState(MethodState):
     ----------
     rule : State or None
         Memory of the step rule.
-    power, directions : float
+    sum_sq_norm, n_estimates : float
         Sum of ‖g(x; w_i, ξ_i)‖² and number of the directions used so far.
     """
 
     rule: Any = None
-    power: float = 0.0
-    directions: float = 0.0
+    sum_sq_norm: float = 0.0
+    n_estimates: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +137,11 @@ class ZerothOrder(Method):
         delta: float = self.delta  # type: ignore[attr-defined]
         return delta
 
-    def _told(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
+    def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
         """Return what a step says, with the noise of the estimates so far."""
-        power = state.power / max(state.directions, 1)
+        power = state.sum_sq_norm / max(state.n_estimates, 1)
         return state.make_step(
-            iterate, completed, delta=self._radius, mean_sq_norm=power, n_estimates=state.directions, **more
+            iterate, completed, delta=self._radius, mean_sq_norm=power, n_estimates=state.n_estimates, **more
         )
 
     def _uncompiled(self, oracle: Oracle) -> Unsupported | None:
@@ -213,8 +213,8 @@ class ZerothOrder(Method):
             value = float(blocks[0][:, usable].mean()) if usable.any() else np.nan
         if np.isnan(value):
             return Reading(batch.w, usable, coefficients, np.nan)
-        state.power += float(coefficients[0] @ coefficients[0])
-        state.directions += coefficients[0].size
+        state.sum_sq_norm += float(coefficients[0] @ coefficients[0])
+        state.n_estimates += coefficients[0].size
         state.value = value
         return Reading(batch.w, usable, coefficients, state.value)
 

@@ -105,7 +105,7 @@ def sifted_o2nc(p: Goal) -> Plan:
     each = sift_cost(p.d, p.sparsity)
     settings: dict[str, Any] = {"delta": p.delta, "block_length": M, "learner": p.learner}
     settings |= {"step_size": nu / (M * G * math.sqrt(M))} if p.learner == "ogd" else {}
-    settings |= {"gradients": "sift", "rho": rho, "step": h}
+    settings |= {"gradients": "sift", "rho": rho, "fd_step": h}
     largest = SHARE * p.epsilon * h / (4 * root * DIFFERENCE)
     note = (
         f"for values up to |F| = {largest:.2g} in double precision; without intervals closed by mistake, of which "
