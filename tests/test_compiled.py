@@ -321,9 +321,9 @@ def test_the_warning_of_gfm_plus_comes_from_the_compiled_path_too():
 
 def test_a_kernel_takes_first_class_functions_and_jitted_ones_in_one_process():
     from goldstein.compiled.gfm import gfm
-    from goldstein.compiled.tally import TALLY
+    from goldstein.compiled.tally import new_tally
 
-    tally = np.zeros(TALLY)
+    tally = new_tally()
     for oracle in (gs.Deterministic(l1, args=(1.0,)), gs.FiniteSum(failing, 50, args=(5, 0.5))):
         gs.minimize(oracle, np.ones(4), METHODS["gfm"], rng=1, max_iter=5, compiled=True)
     once = njit(gfm.py_func)  # as a study does that needs it inside another kernel

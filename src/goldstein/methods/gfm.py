@@ -84,7 +84,7 @@ class GFM(ZerothOrder):
 class _Compiled(Ruled):
     """Algorithm 1 in machine code."""
 
-    def call(self, state: SmoothedState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: SmoothedState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled.gfm import gfm  # which needs numba
 
         settings = (self.method.batch_size, float(self.method.delta))

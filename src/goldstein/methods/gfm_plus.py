@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.compiled.tally import CHANGE, CORRECTIONS, LEVEL
 from goldstein.methods.kernel import Ruled
 from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
@@ -207,7 +206,7 @@ class _Compiled(Ruled):
         restart = (state.age + np.arange(k)) % self.method.epoch_length == 0
         return np.cumsum(np.where(restart, 2 * self.method._large, 4 * self.method.batch_size))
 
-    def call(self, state: GFMPlusState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: GFMPlusState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled.gfm_plus import gfm_plus  # which needs numba
 
         m: GFMPlus = self.method
@@ -219,11 +218,11 @@ class _Compiled(Ruled):
         state.age = int(age)
         return int(done)
 
-    def remember(self, state: GFMPlusState, steps: Array, tally: Array) -> None:
-        super().remember(state, steps, tally)
-        state.change += float(tally[CHANGE])
-        state.level += float(tally[LEVEL])
-        state.corrections += int(tally[CORRECTIONS])
+    def write_back(self, state: GFMPlusState, steps: Array, tally: Any) -> None:
+        super().write_back(state, steps, tally)
+        state.change += float(tally["change"])
+        state.level += float(tally["level"])
+        state.corrections += int(tally["corrections"])
 
     def make_step(self, state: GFMPlusState, completed: int) -> Step:
         return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
+from goldstein.compiled.tally import O2NC as O2NC_RECORD
+from goldstein.compiled.tally import record_of, write_back
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.kernel import CompiledKernel
 from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
@@ -349,21 +351,19 @@ class _Compiled(CompiledKernel):
 
     outputs: tuple[str, ...] = ("last",)
 
-    def call(self, state: O2NCState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: O2NCState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled import o2nc as loop  # which needs numba
 
         m: ZOO2NC = self.method
         for name in ("position", "displacement", "points", "gradients"):
             setattr(state, name, getattr(state, name).copy())
-        memory = np.array([state.done, state.squares, state.block_norm, state.step_size])
+        record = record_of(O2NC_RECORD, state)
         eta = -1.0 if m.step_size is None else float(m.step_size)
         settings = (steps.size, m.batch_size, float(m._radius), float(m.play_radius), m.block_length, eta)
         arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
-        self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, memory, tally)
-        state.done = int(memory[loop.DONE])
-        state.squares = float(memory[loop.SQUARES])
-        state.block_norm = float(memory[loop.BLOCK_NORM])
-        steps[-1] = memory[loop.PLAYED]
+        self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, record, tally)
+        write_back(record, state)
+        steps[-1] = state.step_size
         return steps.size
 
     def make_step(self, state: O2NCState, completed: int) -> Step:

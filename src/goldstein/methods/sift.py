@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.compiled.tally import DOUBLES, LOWEST, SINGLES, TALLY
+from goldstein.compiled.tally import SIFT, SIFT_BATCH, SIFT_SETTINGS, new_record, new_tally, record_of, write_back
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, noted_ball
 from goldstein.estimate.stream import Stream
-from goldstein.methods.kernel import CHUNK, CompiledKernel, tally_of, why_not_compilable
+from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of, why_not_compilable
 from goldstein.methods.method import (
     ChunkResult,
     Context,
@@ -249,16 +249,16 @@ class Sift(Method):
         if state.bisection is not None:
             affordable = limit is None or state.bisection.pending <= limit
             return state.bisection.query() if affordable else None
-        free = _free(state.x.size, context)
+        free = _n_free(state.x.size, context)
         if free == 0 or (limit is not None and limit < 2):
             return None
         size = self._batch(context)
         cap = self._max_evals_per_sample(context)
-        most = _most(free, cap)
+        most = _max_cost(free, cap)
         fits = size if limit is None else min(size, max(1, limit // most))
         if limit is not None and limit < most:
             cap = limit
-        batch = self._begin(state, context, fits, cap)
+        batch = self._start_batch(state, context, fits, cap)
         query = batch.bisection.query()
         query.aux = batch
         query.truncated = fits < size or (limit is not None and limit < most)
@@ -283,11 +283,11 @@ class Sift(Method):
             return self._make_step(state, None, 0)
         left = state.x
         state.nit += 1
-        self._move(state, context.after(query), state.bisection)
+        self._update(state, context.after(query), state.bisection)
         state.bisection = None
         return self._make_step(state, left, 1)
 
-    def _begin(self, state: SiftState, context: Context, size: int, limit: int | None) -> Batch:
+    def _start_batch(self, state: SiftState, context: Context, size: int, limit: int | None) -> Batch:
         """Draw the ξ of a batch, the steps of their walks and, with ρ > 0, where they start, in this order."""
         d = state.x.size
         samples, order, place = _draw(state, context, size)
@@ -329,7 +329,7 @@ class Sift(Method):
             streams[row] = stream.rows(place, place + 1)
         return units, streams
 
-    def _move(self, state: SiftState, context: Context, bisection: sift.Sift) -> None:
+    def _update(self, state: SiftState, context: Context, bisection: sift.Sift) -> None:
         """Take the estimates of a batch into the step of diagonal AdaGrad; those that failed are left out."""
         gradients = bisection.gradients()
         with np.errstate(invalid="ignore"):
@@ -342,20 +342,20 @@ class Sift(Method):
             return
         gradients = gradients[usable]
         count = len(gradients)
-        lengths = np.sqrt(_total((gradients * gradients).T))
+        lengths = np.sqrt(_sum((gradients * gradients).T))
         usual = CLIP_FACTOR * state.scale if state.n_active >= CLIP_AFTER else np.inf
         spikes = lengths > usual
         gradients[spikes] *= (usual / lengths[spikes])[:, None]
         lengths[spikes] = usual
-        state.sum_sq_norm += _total(lengths * lengths)
+        state.sum_sq_norm += _sum(lengths * lengths)
         state.n_estimates += count
         state.n_active += count - int(flat.sum())
-        state.magnitude += _total(np.abs(bisection.first[usable]))
+        state.magnitude += _sum(np.abs(bisection.first[usable]))
         state.below_roundoff += int(bisection.below_roundoff[usable].sum())
-        state.value = _total(bisection.first[usable]) / count
-        g = _total(gradients) / count
+        state.value = _sum(bisection.first[usable]) / count
+        g = _sum(gradients) / count
         state.grad_norm = norm(g)
-        state.step_size = self._length(state, context)
+        state.step_size = self._step_size(state, context)
         state.squares = state.squares + g * g
         moving = state.squares > 0  # where g_j = 0, x_j stays as it is
         ahead = state.x.copy()
@@ -369,18 +369,18 @@ class Sift(Method):
         """Let R grow with the distance travelled, the random walk of the steps taken off."""
         step = state.x - left
         away = state.x - state.origin
-        state.walk += _total(step * step)
-        net = _total(away * away) - state.walk
+        state.walk += _sum(step * step)
+        net = _sum(away * away) - state.walk
         if net > 0:
             travelled = self.growth * sqrt(net / moving)
             state.radius = max(state.radius, min(travelled, 2 * state.radius))
 
-    def _length(self, state: SiftState, context: Context) -> float:
+    def _step_size(self, state: SiftState, context: Context) -> float:
         """Return R (1 − u) √u at the middle of the batch that was told."""
         if self.decay == 0:
             return state.radius
-        before = _share(state.nfev_before, state.nit - 1, context)
-        after = _share(context.nfev, state.nit, context)
+        before = _progress(state.nfev_before, state.nit - 1, context)
+        after = _progress(context.nfev, state.nit, context)
         u = 0.5 * (before + after)
         left = 1.0 - u
         return float(state.radius * (left if self.decay == 1 else left**self.decay) * sqrt(u))
@@ -475,8 +475,8 @@ class _Compiled(CompiledKernel):
 
     def plan(self, state: SiftState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         method: Sift = self.method
-        dearest = method._batch(context) * _most(state.x.size, method._max_evals_per_sample(context))
-        if state.bisection is not None or (limit is not None and limit < dearest):
+        highest = method._batch(context) * _max_cost(state.x.size, method._max_evals_per_sample(context))
+        if state.bisection is not None or (limit is not None and limit < highest):
             return 0
         soft = max(1, min(until, CHUNK))
         self._edge = context.nfev + soft
@@ -503,65 +503,70 @@ class _Compiled(CompiledKernel):
         method: Sift = self.method
         d = state.x.size
         size = method._batch(context)
-        cap = method._max_evals_per_sample(context)
-        units = np.empty((size, d)) if state.units is None else state.units.copy()
-        resample = np.ones(size, np.bool_) if state.resample is None else state.resample.copy()
-        order = np.empty(self.n, np.int64) if state.order is None else state.order  # long, and nobody else's
-        place = self.n if state.order is None else state.place
-        sums = (state.sum_sq_norm, state.n_estimates, state.n_active, state.magnitude, state.below_roundoff)
-        seen = (state.single, state.double, context.nfev, state.nit, state.value, state.step_size, place)
-        memory = np.array([*sums, *seen, state.radius, state.walk], float)
-        settings = self._settings(d, context)
-        gradient = np.full(d, np.nan)
-        squares = state.squares.copy()
-        x = state.x.copy()
-        tally = np.zeros(TALLY)
-        tally[LOWEST] = np.inf
+        state.x = state.x.copy()
+        state.squares = state.squares.copy()
+        state.units = np.empty((size, d)) if state.units is None else state.units.copy()
+        state.resample = np.ones(size, np.bool_) if state.resample is None else state.resample.copy()
+        state.streams = None
+        if self.n and state.order is None:
+            state.order = np.empty(self.n, np.int64)
+            state.place = self.n
+        order = np.empty(0, np.int64) if state.order is None else state.order  # long, hence not copied
+        record = record_of(SIFT, state)
+        tally = new_tally()
+        g = np.full(d, np.nan)
         average = np.empty(0)
-        left = 0
+        count = 0
         if mean is not None:
-            average = x.copy() if mean.mean is None else mean.mean.copy()
-            left = mean.count
-        most = _most(d, cap)
+            average = state.x.copy() if mean.mean is None else mean.mean.copy()
+            count = mean.count
         unlimited = np.iinfo(np.int64).max
+        max_evals = method._max_evals_per_sample(context)
         soft = math.ceil(min(self._edge - context.nfev, CHUNK))
-        limits = (iterations, most, unlimited if cap is None else cap, soft, unlimited if limit is None else limit)
-        arrays = (state.origin, squares, gradient, units, resample, order, settings, memory, tally)
-        done, used = self.compiled(loop.sift, context.rng, self.n, x, average, left, *limits, *arrays)
+        limits = (
+            iterations,
+            _max_cost(d, max_evals),
+            unlimited if max_evals is None else max_evals,
+            soft,
+            unlimited if limit is None else limit,
+        )
+        arrays = (state.origin, state.squares, g, state.units, state.resample, order)
+        records = (context.nfev, self._settings(d, context), record, new_record(SIFT_BATCH), tally)
+        with locate(state):
+            done, used = self.compiled(
+                loop.sift, context.rng, self.n, state.x, average, count, *limits, *arrays, *records
+            )
         if mean is not None:
             mean.mean = average
             mean.count += done
-        state.x = x
-        state.squares = squares
-        state.units = units
-        state.streams = None
-        state.resample = resample
-        if self.n:
-            state.order = order
-            state.place = int(memory[loop.PLACE])
-        state.sum_sq_norm, state.n_estimates, state.n_active, state.magnitude = (float(number) for number in memory[:4])
-        state.below_roundoff = int(memory[loop.DROWNED])
-        state.single += int(tally[SINGLES])
-        state.double += int(tally[DOUBLES])
-        state.nit = int(memory[loop.NIT])
-        state.value = float(memory[loop.VALUE])
-        state.step_size = float(memory[loop.LENGTH])
-        state.radius = float(memory[loop.NOW])
-        state.walk = float(memory[loop.WALK])
-        if not np.isnan(gradient[0]):
-            state.grad_norm = norm(gradient)
+        write_back(record, state)
+        state.single += int(tally["single"])
+        state.double += int(tally["double"])
+        if not np.isnan(g[0]):
+            state.grad_norm = norm(g)
         context.nfev += used
         return ChunkResult(self.make_step(state, done), tally_of(tally))
 
-    def _settings(self, d: int, context: Context) -> Array:
-        """Return what the loop is told, in its order."""
+    def _settings(self, d: int, context: Context) -> Any:
         method: Sift = self.method
-        evals = np.inf if context.max_evals is None else max(context.max_evals, 1)
-        iterations = np.inf if context.max_iter is None else max(context.max_iter, 1)
-        radius = method.radius
-        given = (method.growth, method.fd_step or 0.0, method.decay, method._tolerance(d), evals, iterations)
-        known = (FD_STEP * radius, MAX_FD_STEP * radius, ROUNDOFF_FACTOR, SHORT_VALUES, sift.ZERO, sift.NEXT)
-        return np.array([*given, *known, CLIP_FACTOR, CLIP_AFTER, REUSE_PERIOD], float)
+        return new_record(
+            SIFT_SETTINGS,
+            growth=method.growth,
+            fd_step=method.fd_step or 0.0,
+            decay=method.decay,
+            tolerance=method._tolerance(d),
+            evals=np.inf if context.max_evals is None else max(context.max_evals, 1),
+            iterations=np.inf if context.max_iter is None else max(context.max_iter, 1),
+            min_fd_step=FD_STEP * method.radius,
+            max_fd_step=MAX_FD_STEP * method.radius,
+            roundoff_factor=ROUNDOFF_FACTOR,
+            zero=sift.ZERO,
+            next=sift.NEXT,
+            clip_factor=CLIP_FACTOR,
+            short_values=SHORT_VALUES,
+            clip_after=CLIP_AFTER,
+            reuse_period=REUSE_PERIOD,
+        )
 
 
 def batch_for(evals: int, d: float) -> int:
@@ -579,7 +584,7 @@ def growth_for(evals: int, d: float) -> float:
     return float(GROWTH * max(1.0, evals / (d + 1) / LONG_RUN) ** GROWTH_POWER)
 
 
-def _most(free: int, cap: int | None) -> int:
+def _max_cost(free: int, cap: int | None) -> int:
     """Return what one ξ costs at most."""
     return free + 1 if cap is None else min(free + 1, cap)
 
@@ -613,19 +618,19 @@ def _bounds(d: int, context: Context) -> tuple[Array, Array] | None:
     return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
 
 
-def _free(d: int, context: Context) -> int:
+def _n_free(d: int, context: Context) -> int:
     """Return how many coordinates are not fixed by their bounds."""
     bounds = _bounds(d, context)
     return d if bounds is None else int((bounds[0] < bounds[1]).sum())
 
 
-def _share(nfev: int, nit: int, context: Context) -> float:
+def _progress(nfev: int, nit: int, context: Context) -> float:
     """Return the share of the run that is over after so many evaluations and iterations."""
     evals = nfev / max(context.max_evals, 1) if context.max_evals is not None else 0.0
     iterations = nit / max(context.max_iter, 1) if context.max_iter is not None else 0.0
     return min(max(evals, iterations), 1.0)
 
 
-def _total(a: Array) -> Any:
+def _sum(a: Array) -> Any:
     """Return the sum over the first axis, one after the other, as a loop in machine code does it."""
     return np.add.accumulate(a, axis=0)[-1]

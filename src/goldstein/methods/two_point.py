@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from goldstein.compiled.tally import TWO_POINT, new_record
 from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.judging import paired
 from goldstein.methods.kernel import CompiledKernel, why_not_compilable
@@ -290,20 +291,21 @@ class _Compiled(CompiledKernel):
         left = state.pairs - state.t
         return super().plan(state, context, limit, until, left if most is None else min(left, most))
 
-    def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled import two_point as loop  # which needs numba
 
         rule = state.rule
         last = state.t + steps.size
-        memory = np.array([state.radius, state.walk, rule.mean, rule.total, float(rule.count), 0.0])
+        fields = {"radius": state.radius, "walk": state.walk, "mean": rule.mean, "total": rule.total}
+        record = new_record(TWO_POINT, **fields, count=rule.count)
         grow = GROW if state.phase == "run" else 0.0
         length = (state.t, last, state.pairs, state.floor, SMOOTH, DECAY, grow, HUGE)
-        self.compiled(loop.two_point, context.rng, self.n, state.x, state.origin.copy(), memory, *length, tally)
-        grown = state.radius != memory[loop.RADIUS]
-        state.radius, state.walk, rule.mean, rule.total = (float(value) for value in memory[:4])
-        rule.count = int(memory[loop.COUNT])
+        self.compiled(loop.two_point, context.rng, self.n, state.x, state.origin.copy(), record, *length, tally)
+        grown = state.radius != record["radius"]
+        state.radius, state.walk, rule.mean, rule.total = (float(record[name]) for name in fields)
+        rule.count = int(record["count"])
         state.t = last
-        steps[-1] = memory[loop.STEP]
+        steps[-1] = record["step_size"]
         if grown:
             self.method._describe(state)
         return steps.size
