@@ -255,3 +255,11 @@ def test_settings_are_checked(name):
     with pytest.raises(ValueError, match=r"is 0\.367 long: it must be shorter than rho = 0\.1"):
         make(**given, gradients="sift", rho=0.1, fd_step=0.1).start(np.zeros(D))
     assert make(**given, gradients="sift", rho=0.1, fd_step=0.01).start(np.zeros(D)).x.size == D
+
+
+@pytest.mark.filterwarnings("ignore:All .* differences")
+@pytest.mark.parametrize("scale", [1e-170, 1e-320])
+@pytest.mark.parametrize("method", [gs.O2NC(0.5, 5, gradients="sift"), gs.Sift(0.5)], ids=["o2nc", "sift"])
+def test_slopes_whose_squares_are_zero(method, scale):
+    res = gs.minimize(lambda x: scale * float(abs(x).sum()), np.ones(3), method, max_evals=600, rng=0)
+    assert res.nfev > 500

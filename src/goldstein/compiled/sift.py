@@ -103,7 +103,7 @@ def difference_step(d, roundoff, scale, settings, state):
     """Return h: the one given, a small part of R, or as much as the rounding errors of the values ask for."""
     if settings.fd_step > 0:
         return settings.fd_step
-    if state.n_active == 0:
+    if scale == 0:
         return settings.min_fd_step
     level = state.magnitude / state.n_estimates
     needed = settings.roundoff_factor * np.sqrt(float(d)) * roundoff * level / scale

@@ -140,6 +140,7 @@ class Walk(State):
         return points
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def walk(y: Array, unit: Array, length: float, bounds: Bounds | None = None) -> Walk:
     """Return the walks from y, shape (1, d) or (k, d), with steps `length` · `unit`, shape (k, d).
 

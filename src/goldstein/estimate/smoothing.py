@@ -121,6 +121,7 @@ class Along:
     def rows(self, first: int, last: int) -> Along:
         return replace(self, directions=self.directions.rows(first, last))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def points(self) -> Array:
         step = self.directions.vectors()
         step *= self.delta
@@ -201,6 +202,7 @@ class Central:
         xi = sample(rng, b)
         return np.concatenate([xi, xi])
 
+    @np.errstate(over="ignore", invalid="ignore")
     def points(self, x: Array, w: Array, delta: float) -> Array:
         b = len(w)
         out = np.empty((2 * b, x.size))
@@ -255,6 +257,7 @@ class LeaveOneOut:
         group = self._group(b, True)
         return np.repeat(sample(rng, b // group), group, axis=0)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def points(self, x: Array, w: Array, delta: float) -> Array:
         out = w * delta
         out += x

@@ -239,6 +239,7 @@ class BFGS(Method):
             return LBFGS(self.memory)
         return DenseInverseHessian() if d * d <= MAX_NUMBERS else LBFGS(LBFGS_PAIRS)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def ask(self, state: BFGSState, context: Context, limit: int | None) -> Query | None:
         most = np.inf if limit is None else limit
         if state.phase == "value" and most >= 1:
@@ -275,6 +276,7 @@ class BFGS(Method):
         points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
         return Query(np.stack(points), aux=ends)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def tell(self, state: BFGSState, context: Context, query: Query, values: Array) -> Step:
         values = np.where(np.abs(values) < HUGE, values, np.nan)
         self._take_note(state, query, values)

@@ -93,6 +93,7 @@ class Sifted(State):
         assert self.bisection is not None
         self.bisection.tell(values)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def finish(self) -> tuple[Query, Array]:
         """Return the method's query and its gradients, NaN where a value failed; nothing is under way any more."""
         bisection = self.bisection
@@ -262,6 +263,7 @@ class FirstOrder(Method):
     def _tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
         """Take the answer of a query of the method's own, and return what the step says."""
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _start_batch(self, sifted: Sifted, context: Context, query: Query) -> Batch:
         """Draw where the walks for a query begin and how they go, in this order."""
         k, d = query.points.shape
@@ -287,7 +289,7 @@ class FirstOrder(Method):
         if self.fd_step is not None:
             return self.fd_step
         h = FD_STEP * self._radius
-        if sifted.n_active:
+        if sifted.sum_sq_norm:
             scale = sqrt(sifted.sum_sq_norm / sifted.n_active)
             h = max(h, ROUNDOFF_FACTOR * sqrt(d) * sifted.roundoff * sifted.level / scale)
         return min(h, MAX_FD_STEP * self._radius / sqrt(d))

@@ -56,11 +56,11 @@ def locate(state: Any) -> Iterator[None]:
 
 def in_double(fun: Any, signature: Any) -> Any:
     """Return the jitted function with a form that returns float64; a new one if `fun` has another such as float32."""
-    from numba import njit
+    from numba import jit
 
     present = fun.overloads.get(signature.args)
     if present is not None and present.signature.return_type != signature.return_type:
-        fun = njit(**{**fun.targetoptions, "nopython": True})(fun.py_func)
+        fun = jit(**fun.targetoptions)(fun.py_func)
     fun.compile(signature)
     return fun
 

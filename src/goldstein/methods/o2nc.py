@@ -70,12 +70,14 @@ def _begin(x: Array) -> O2NCState:
     return O2NCState(x, position=x, displacement=zero, points=zero, gradients=zero)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _travel(state: O2NCState, context: Context, margin: float) -> Block:
     """Draw the point z of the segment from x_{n−1} to x_n = x_{n−1} + Δ_n, which stays in the allowed set."""
     position = context.projected(state.position + state.displacement, margin)
     return Block(state.position + context.rng.random() * (position - state.position), position)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _learn(state: O2NCState, context: Context, block: Block, g: Array, length: int, radius: Any, eta: Any) -> bool:
     """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
     state.position = block.position

@@ -329,6 +329,7 @@ class Sift(Method):
             streams[row] = stream.rows(place, place + 1)
         return units, streams
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _update(self, state: SiftState, context: Context, bisection: sift.Sift) -> None:
         """Take the estimates of a batch into the step of diagonal AdaGrad; those that failed are left out."""
         gradients = bisection.gradients()
@@ -390,7 +391,7 @@ class Sift(Method):
         if self.fd_step is not None:
             return self.fd_step
         h = FD_STEP * self.radius
-        if not state.n_active:
+        if not state.scale:
             return h
         level = state.magnitude / state.n_estimates
         needed = ROUNDOFF_FACTOR * sqrt(state.x.size) * state.roundoff * level / state.scale

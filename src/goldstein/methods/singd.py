@@ -127,6 +127,7 @@ class SINGD(FirstOrder):
     def _init(self, x: Array, context: Context) -> SINGDState:
         return SINGDState(x, past=np.tile(x, (self.lookback, 1)))  # what lies before x_1 counts as x_1
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _ask(self, state: SINGDState, context: Context, limit: int | None) -> Query | None:
         if limit is not None and limit < 1:
             return None
@@ -138,6 +139,7 @@ class SINGD(FirstOrder):
         xi = None if context.sample is None else context.sample(context.rng, 1)
         return Query(y[None], xi, order=1, aux=ahead)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> Step:
         g = values[0]
         left = state.x
@@ -184,7 +186,8 @@ class SINGD(FirstOrder):
         steps = cls._affordable(scale, options)
         p = options.get("p", min(steps / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
         beta = max(0.0, 1 - memory / (p * delta))
-        return cls(**{"delta": delta, "p": p, "q": scale.gradient * p, "beta": beta, **options})
+        q = min(max(scale.gradient * p, 1e-300), 1e300)  # within the range of floating point
+        return cls(**{"delta": delta, "p": p, "q": q, "beta": beta, **options})
 
 
 @dataclass(frozen=True)

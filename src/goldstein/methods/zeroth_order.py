@@ -218,6 +218,7 @@ class ZerothOrder(Method):
         state.value = value
         return Reading(batch.w, usable, coefficients, state.value)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _step(self, state: SmoothedState, context: Context, v: Array) -> None:
         """Move along −v by the step rule, back into the allowed set, δ inside it."""
         squared = float(v @ v)

@@ -19,6 +19,7 @@ from goldstein.caution import warn
 from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
 from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Step, Unsupported
+from goldstein.norms import norm
 from goldstein.oracle import DOUBLE, Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.output import TRACKERS, Average, Last, Random, Tracker
@@ -571,8 +572,9 @@ class Session:
         if len(points) > 1:
             values = "one fresh value" if answer.samples == 1 else f"{answer.samples} fresh values"
             self.notes.append(f"The answer is the {answer.name}, by {values} of each candidate.")
-        far = float(np.linalg.norm(answer.x - self._start))
-        if far > FAR * max(1.0, float(np.linalg.norm(self._start))):
+        with np.errstate(over="ignore"):
+            far = norm(answer.x - self._start)
+        if far > FAR * max(1.0, norm(self._start)):
             self.notes.append(
                 f"The answer lies {far:.2g} from x0: if f falls without end, is its sign right, or are bounds missing?"
             )
