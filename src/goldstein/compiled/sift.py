@@ -362,12 +362,12 @@ def sift(
             level.high[0] = d
             level.left[0] = first
             level.right[0] = last
-            asked = 2
+            n_values = 2
             n_closed = 0
             m = 1
             while usable:
                 opened, n_closed = select(m, rounding, tolerance, level, inner, closed, n_closed)
-                affordable = max_evals_per_sample - asked
+                affordable = max_evals_per_sample - n_values
                 if opened > affordable:
                     n_closed = close_small(affordable, opened, inner, closed, n_closed)
                     opened = affordable
@@ -377,14 +377,14 @@ def sift(
                     middle[i] = (inner.low[i] + inner.high[i]) // 2
                 evaluate(F, args, indices[k], x, top, middle, opened, point, values)
                 usable &= halve(opened, inner, middle, values, level, tally)
-                asked += opened
+                n_values += opened
                 m = 2 * opened
-            used += asked
+            used += n_values
             squared = 0.0
             if n_closed:
                 squared, largest = estimate(n_closed, closed, step, row)
                 usable &= largest < HUGE
-            flat = squared == 0 if d == 1 else asked == 2
+            flat = squared == 0 if d == 1 else n_values == 2
             resample[k] = not (n > 0 and usable and flat and (state.nit + 1) % settings.reuse_period)
             if usable:
                 add_estimate(batch, total, row, np.sqrt(squared), clip, n_closed)

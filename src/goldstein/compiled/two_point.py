@@ -30,8 +30,8 @@ def two_point(F, args, rng, n, x, origin, state, first, last, pairs, floor, smoo
         state.total += c * c
         state.mean += (c * c - state.mean) / min(remember, state.count)
         scale = max(state.mean, 0.01 * state.total / state.count)
-        left = max(0.0, 1.0 - t / pairs) ** decay
-        eta = 2 * state.radius * left / np.sqrt(pairs * scale) if scale > 0 else 0.0
+        rest = max(0.0, 1.0 - t / pairs) ** decay
+        eta = 2 * state.radius * rest / np.sqrt(pairs * scale) if scale > 0 else 0.0
         state.step_size = eta
         step = eta * c * inverse
         away = 0.0

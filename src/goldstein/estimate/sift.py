@@ -5,8 +5,8 @@ The walk goes from y to y + h, one coordinate after another, all with the same �
     v(k) = F(y + Σ_{j<k} h_j e_j; ξ), k = 0, …, d,    g_j = (v(j + 1) − v(j)) / h_j.
 
 v(0) and v(d) are asked first. Where the two ends of an interval agree, nothing inside it changed, and it stays closed;
-where they differ its middle is asked, and both halves go on. It never takes more than d + 1 values, and 2 where the
-component is flat. The levels of the bisections of many ξ are asked together.
+where they differ its middle is asked, and both halves are bisected. It never takes more than d + 1 values, and 2 where
+the component is flat. The levels of the bisections of many ξ are asked together.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def units(rng: np.random.Generator, k: int, d: int) -> Array:
 
 
 def noted_units(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Stream | None]:
-    """Draw as `units` does; return also from where, if that is wanted and can be said."""
+    """Draw as `units` does; return also from where, with `noting` and where that can be said."""
     u, stream = drawn(UNIFORM, rng, k, d, noting)
     return _signed(u), stream
 
@@ -52,7 +52,7 @@ def _signed(u: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What some walks are made from, for whoever makes them again.
+    """What some walks are made from.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Walk(State):
         return h if self.coordinates.size == h.shape[1] else h[:, self.coordinates]
 
     def points(self, which: Whole, reached: Whole) -> Array:
-        """Return the points of these walks with so many coordinates switched on."""
+        """Return the points of these walks with their first `reached` coordinates switched on."""
         base = self.base if len(self.base) == 1 else self.base[which]
         last = self.coordinates.size
         small = np.min_scalar_type(last)  # a mask is made the faster, the shorter the numbers are
@@ -355,9 +355,9 @@ class Sift(State):
         order = which[np.lexsort((which, -size[which], row[which]))]
         owner = row[order]
         rank = np.arange(order.size) - np.searchsorted(owner, owner)
-        kept = np.zeros(row.size, np.bool_)
-        kept[order[rank < affordable[owner]]] = True
-        return kept
+        keep = np.zeros(row.size, np.bool_)
+        keep[order[rank < affordable[owner]]] = True
+        return keep
 
     def _estimate(self, row: Whole, low: Whole, high: Whole, difference: Array, closed: Whole) -> None:
         """Give the coordinates of closed intervals (v(hi) − v(lo))/h_j: a leaf its difference, others a random sign."""

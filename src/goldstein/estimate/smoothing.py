@@ -72,7 +72,7 @@ def sphere(rng: np.random.Generator, k: int, d: int) -> Array:
 
 
 def noted_sphere(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Directions | None]:
-    """Draw as `sphere` does; return also how, if that is wanted and can be said."""
+    """Draw as `sphere` does; return also how, with `noting` and where that can be said."""
     w, stream = drawn(NORMAL, rng, k, d, noting)
     norms = np.sqrt(np.einsum("ij,ij->i", w, w))
     while not norms.all():  # a zero vector has no direction
@@ -100,7 +100,7 @@ def ball(rng: np.random.Generator, k: int, d: int) -> Array:
 
 
 def noted_ball(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Directions | None]:
-    """Draw as `ball` does; return also how, if that is wanted and can be said."""
+    """Draw as `ball` does; return also how, with `noting` and where that can be said."""
     u, directions = noted_sphere(rng, k, d, noting)
     lengths = rng.random((k, 1)) ** (1.0 / d)
     u *= lengths

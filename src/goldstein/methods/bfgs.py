@@ -24,13 +24,13 @@ FIRST_STEP = 0.1  # length of the first step, in radii
 FD_STEP = 1e-6  # step of a difference, in lengths of the last step over √d
 FD_STEP_ALONG_LINE = 1e-4  # the same along a line
 ROUNDOFF_POWER = 0.75  # power of the rounding error u in steps of differences: their own relative error is u^¼
-SMALLEST_STEP = 10.0  # a step stands out so many times from the rounding errors of x
+SMALLEST_STEP = 10.0  # least step, in rounding errors of x
 CURVATURE_SHARE = 0.1  # share of the decrease predicted that s·y must reach
 MAX_RETAKES = 2  # of a gradient that does not agree with its line search
 RETAKE_FACTOR = 1 / 30  # step of the differences of a gradient that is taken again
 PERTURBATION = 1e-3  # how far beside the point a gradient is taken after a failed search, in lengths of the last step
-SHRINK, MAX_SHRINKS = 0.1, 4  # a fresh search that fails is made shorter by this factor, so many times
-RESTART_DECADES = 4.0  # decades of the radius within which hops go
+SHRINK, MAX_SHRINKS = 0.1, 4  # factor for a fresh search that fails, and how often
+RESTART_DECADES = 4.0  # decades of the radius within which restarts are drawn
 MAX_RETRIES = 4  # for a value that failed
 ROUNDOFF_SHARE = 0.03  # share of rounding errors in a gradient with which it is taken again with longer differences
 FLAT_FACTOR = 100.0  # factor between steps of differences that are all exactly 0
@@ -167,7 +167,7 @@ class BFGS(Method):
         9       s = tp;  x = x + s;  g⁺ = differences at x;  y = g⁺ − g;  g = g⁺
         10      if s·y ≥ 0.1 t |g·p|: H = max(1, s·y / y·Hy) H                  # Al-Baali 1998
         11          H = (I − ρ s yᵀ) H (I − ρ y sᵀ) + ρ s sᵀ, ρ = 1/s·y          # Nocedal and Wright, eq. 6.17
-        12      if the line search failed: g again, beside x; then H = (‖s‖/‖g‖) I, shorter and shorter; then a hop,
+        12      if the line search failed: g again, beside x; then H = (‖s‖/‖g‖) I, shorter and shorter; then a restart,
                 x = lowest point + r 10^U(−4, 0) N(0, I)/√d
 
     On nonsmooth functions the eigenvalues of H that belong to kinks go to zero, which is what makes BFGS fast there: it
@@ -331,7 +331,7 @@ class BFGS(Method):
     def _start_gradient(
         self, state: BFGSState, context: Context, base: Array, value: float = np.nan, size: float | None = None
     ) -> None:
-        """Begin a gradient at `base` with differences of the size given, or by the last step and rounding."""
+        """Begin a gradient at `base` with differences of this size; None: by the last step and rounding."""
         if size is None:
             size = self._fd_step(state)
         lower, upper = self._bounds(state, context)
@@ -346,8 +346,8 @@ class BFGS(Method):
         size = max(FD_STEP * state.length / np.sqrt(state.point.size), self._smallest_step(state))
         if state.gradient is None:
             return float(size)
-        seen = self._visible_step(state, norm(state.gradient) / np.sqrt(state.point.size))
-        return float(max(size, min(seen, FIRST_STEP * self.radius)))
+        visible = self._visible_step(state, norm(state.gradient) / np.sqrt(state.point.size))
+        return float(max(size, min(visible, FIRST_STEP * self.radius)))
 
     def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
         differences = state.differences

@@ -31,8 +31,8 @@ FD_STEP = 1e-5  # h, in ρ, where rounding allows it
 MAX_FD_STEP = 0.1  # √d·h at most, in ρ, however coarse the values are
 FARTHEST = 1.5  # |h_j| at most, in h
 ROUNDOFF_FACTOR = 100.0  # h at least, in rounding errors √d·u|F| of a gradient over its size
-SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
-WARN_AFTER = 50  # so many gradients, most of which differ by rounding alone, are worth a warning
+SHORT_VALUES = 10  # values that fit into float32 before single precision is assumed
+WARN_AFTER = 50  # gradients, most of which differ by rounding alone, before the warning
 
 
 @dataclass
@@ -107,12 +107,12 @@ class Sifted(State):
         self.n_active += int((sizes > 0).sum())
         self.magnitude += float(np.abs(bisection.first[fine]).sum())
         self.below_roundoff += int(bisection.below_roundoff[fine].sum())
-        asked = Query(self.points, self.samples, order=1, aux=self.memory)
+        query = Query(self.points, self.samples, order=1, aux=self.memory)
         self.points = None
         self.samples = None
         self.memory = None
         self.bisection = None
-        return asked, np.where(fine[:, None], gradients, np.nan)
+        return query, np.where(fine[:, None], gradients, np.nan)
 
     def annotate(self, step: Step, d: int) -> Step:
         """Return a step with the noise of the gradients so far, and what they have shown to be wrong."""
@@ -178,8 +178,8 @@ class FirstOrder(Method):
             if self.gradients == "oracle" and getattr(self, name) is not None:
                 raise ValueError(f'{name} is for gradients="sift"; the oracle\'s own gradients need none.')
         if self.rho is not None:
-            wanted = f"a number between 0 and delta = {delta:g}"
-            arguments.keep(self, rho=arguments.number("rho", self.rho, wanted, lambda given: 0 < given < delta))
+            expected = f"a number between 0 and delta = {delta:g}"
+            arguments.keep(self, rho=arguments.number("rho", self.rho, expected, lambda v: 0 < v < delta))
         arguments.keep(self, fd_step=arguments.optional_positive("fd_step", self.fd_step))
 
     @property
@@ -198,9 +198,9 @@ class FirstOrder(Method):
         return replace(needs, replay="evaluates the same ξ at several points", query_radius=reach, respects_bounds=True)
 
     @classmethod
-    def _affordable(cls, scale: Scale, given: Mapping[str, Any]) -> int:
+    def _affordable(cls, scale: Scale, options: Mapping[str, Any]) -> int:
         """Return how many gradients the evaluations left buy, if all of them are dense."""
-        if given.get("gradients") != "sift":
+        if options.get("gradients") != "sift":
             return scale.evals
         d = (scale.estimate / scale.gradient) ** 2
         return max(1, int(scale.evals / (d + 1)))
@@ -248,8 +248,8 @@ class FirstOrder(Method):
         sifted.tell(values)
         if not sifted.bisection.over:
             return sifted.annotate(state.make_step(completed=0, partial=True), state.x.size)
-        asked, gradients = sifted.finish()
-        return sifted.annotate(self._tell(state, context, asked, gradients), state.x.size)
+        query, gradients = sifted.finish()
+        return sifted.annotate(self._tell(state, context, query, gradients), state.x.size)
 
     @abstractmethod
     def _init(self, x: Array, context: Context) -> Any:

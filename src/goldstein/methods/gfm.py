@@ -63,12 +63,12 @@ class GFM(ZerothOrder):
         return self._query([state.x], self.batch_size, context, limit)  # Alg. 1, line 2
 
     def tell(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
             self._step(state, context, reading.estimate())  # Alg. 1, line 3
         state.nit += 1
-        return self._make_step(state, left)
+        return self._make_step(state, iterate)
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> GFM:

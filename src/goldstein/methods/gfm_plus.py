@@ -111,8 +111,8 @@ class GFMPlus(ZerothOrder):
         )
         arguments.one_of("restart", self.restart, RESTARTS)
         if self.momentum is not None:
-            wanted = "a number in (0, 1] or None"
-            momentum = arguments.number("momentum", self.momentum, wanted, lambda given: 0 < given <= 1)
+            expected = "a number in (0, 1] or None"
+            momentum = arguments.number("momentum", self.momentum, expected, lambda v: 0 < v <= 1)
             arguments.keep(self, momentum=momentum)
             if self.restart == "coin":
                 raise ValueError("With momentum only the first batch is large: there is no restart to toss for.")
@@ -138,7 +138,7 @@ class GFMPlus(ZerothOrder):
         return self._query([state.x, state.x_prev], self.batch_size, context, limit, "correction")  # Alg. 2, line 7
 
     def tell(self, state: GFMPlusState, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
             if query.aux.purpose == "large":
@@ -158,7 +158,7 @@ class GFMPlus(ZerothOrder):
             state.age = self._age(state.age, query.aux.purpose)
             self._step(state, context, v)  # Alg. 2, line 10
         state.nit += 1
-        return self._make_step(state, left)
+        return self._make_step(state, iterate)
 
     def _age(self, age: int, purpose: str) -> int:
         """Return the steps since the last large batch; only the clock brings them back to 0."""

@@ -120,7 +120,7 @@ class CompiledKernel(ABC):
         mean: Average | None,
         stop: Callable[[], bool],
     ) -> ChunkResult:
-        """Do so many iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
+        """Do `iterations` iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
         used = self.used(state, iterations)
         if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
@@ -155,13 +155,13 @@ class CompiledKernel(ABC):
         done = 0
         while done < steps.size and not (done and stop()):
             piece = steps[done : done + self._piece]
-            begun = time.perf_counter()
+            start = time.perf_counter()
             if mean is None:
                 did = self.call(state, context, np.empty(0), 0, piece, tally)
             else:
                 did = self.call(state, context, mean.mean, mean.count, piece, tally)  # type: ignore[arg-type]
                 mean.count += did
-            took = time.perf_counter() - begun
+            took = time.perf_counter() - start
             done += did
             self._piece = max(1, min(2 * self._piece, int(PIECE_SECONDS / max(took, 1e-9) * did)))
             if did < piece.size:
@@ -208,8 +208,8 @@ class Ruled(CompiledKernel):
         before = np.concatenate([[0], used[:-1]])
         rule = self.rule
         if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
-            left = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
-            return np.asarray(2 * rule.radius * left / np.sqrt(rule.iterations))
+            decay = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
+            return np.asarray(2 * rule.radius * decay / np.sqrt(rule.iterations))
         assert isinstance(rule, Schedule)
         progress = None
         for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):

@@ -294,8 +294,8 @@ class ZOO2NC(_Blocks, ZerothOrder):
         self._check(self.delta, batch_size=self.batch_size)
         self._check_learner(self.block_length, self.step_size, self.learner)
         if self.rho is not None:
-            wanted = f"a number between 0 and delta = {self.delta:g}"
-            arguments.keep(self, rho=arguments.number("rho", self.rho, wanted, lambda given: 0 < given < self.delta))
+            expected = f"a number between 0 and delta = {self.delta:g}"
+            arguments.keep(self, rho=arguments.number("rho", self.rho, expected, lambda v: 0 < v < self.delta))
         arguments.keep(self, displacement=arguments.optional_positive("displacement", self.displacement))
 
     @property

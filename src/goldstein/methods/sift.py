@@ -41,18 +41,18 @@ MAX_FD_STEP = 0.1  # h at most, in radii, however coarse the values are
 ROUNDOFF_FACTOR = 100.0  # h at least, in rounding errors √d·u|F| of an estimate over its size
 TOLERANCE = 0.01  # of an interval, in h times the size of a gradient
 DENSE_ABOVE = 100  # coordinates beyond which the tolerance shrinks, so that closed intervals add 4 % to E‖g‖² at most
-BUDGET_SHARE, MIN_EVALS_PER_SAMPLE = 40, 4  # one part in so many of the budget for one ξ, and so many values at least
-SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
-WARN_AFTER = 50  # so many components tell how large gradients are, beside which rounding is judged
+BUDGET_SHARE, MIN_EVALS_PER_SAMPLE = 40, 4  # values for one ξ: a fortieth of the budget, at least 4
+SHORT_VALUES = 10  # values that fit into float32 before single precision is assumed
+WARN_AFTER = 50  # components before rounding is judged beside the size of gradients
 RADIUS_FACTOR = 1.4  # R that is guessed, in radii of kinks over √d
-REUSE_PERIOD = 4  # so many batches at most use the steps of a walk on which nothing changed
-CLIP_FACTOR, CLIP_AFTER = 10.0, 10  # ‖g‖ is cut at so many times its root mean square, once there are so many
+REUSE_PERIOD = 4  # batches, at most, that use the steps of a walk on which nothing changed
+CLIP_FACTOR, CLIP_AFTER = 10.0, 10  # ‖g‖ is clipped at 10 times its root mean square, after 10 estimates
 GROWTH = 2.0  # and how it grows: the best R is about this many times the distance to the solution
 LONG_RUN, GROWTH_POWER = (
     3000,
     0.25,
 )  # more gradients than this forgive a large radius: the growth rises with this power of them
-MIN_ITERATIONS = 10_000  # a guessed batch leaves so many, even if all components are dense
+MIN_ITERATIONS = 10_000  # iterations that a guessed batch leaves, even if all components are dense
 MAX_BATCH = 16
 
 
@@ -76,7 +76,7 @@ class SiftState(MethodState):
         Steps of the walks in units of h, and which of them are drawn anew for the next batch: those of flat components
         are used again, but for every fourth batch (effects that cancel on a walk would do so for ever).
     streams : list or None
-        From where each of the units was drawn, if somebody far away will need it and it is known.
+        From where each of the units was drawn, for points that are made again elsewhere; None where that is unknown.
     order, place
         The components of a finite sum in random order, and the next one.
     sum_sq_norm, n_estimates, n_active : float
@@ -173,7 +173,7 @@ class Sift(Method):
     Notes
     -----
     Differences of up to 1e-14·|v(0)| count as none. Within bounds the signs of h_j are those that stay inside, so a
-    start on the boundary is an ordinary start; where a sign was not free to choose, an interval is opened whatever the
+    start on the boundary is an ordinary start; where a sign was not free to choose, an interval is opened for any
     tolerance. A ξ with a failed value is left out of the batch. A finite sum is sampled in random order without
     replacement. ‖g‖ is cut at ten times its root mean square so far: one spike, near a pole say, would make all later
     steps of its coordinates tiny.
@@ -281,11 +281,11 @@ class Sift(Method):
         state.bisection.tell(values)
         if not state.bisection.over:
             return self._make_step(state, None, 0)
-        left = state.x
+        iterate = state.x
         state.nit += 1
         self._update(state, context.after(query), state.bisection)
         state.bisection = None
-        return self._make_step(state, left, 1)
+        return self._make_step(state, iterate, 1)
 
     def _start_batch(self, state: SiftState, context: Context, size: int, limit: int | None) -> Batch:
         """Draw the ξ of a batch, the steps of their walks and, with ρ > 0, where they start, in this order."""
@@ -301,16 +301,16 @@ class Sift(Method):
         h = self._fd_step(state)
         bounds = _bounds(d, context)
         walk = sift.walk(y, units[:size], h, bounds)
-        known = [stream for stream in (streams or [])[:size] if stream is not None]
-        if base is not None and len(known) == size:
-            walk.origin = sift.Origin(base, known, h, bounds)
+        drawn = [stream for stream in (streams or [])[:size] if stream is not None]
+        if base is not None and len(drawn) == size:
+            walk.origin = sift.Origin(base, drawn, h, bounds)
         tolerance = self._tolerance(d) * h * state.scale
         return Batch(sift.Sift.of(walk, samples, tolerance, limit, state.roundoff), units, streams, order, place)
 
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
         """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
 
-        Return also from where each was drawn, if that is wanted.
+        Return also from where each was drawn, if `context.recipes`.
         """
         size = self._batch(context)
         d = state.x.size
@@ -361,14 +361,14 @@ class Sift(Method):
         moving = state.squares > 0  # where g_j = 0, x_j stays as it is
         ahead = state.x.copy()
         ahead[moving] -= state.step_size * (g[moving] / np.sqrt(state.squares[moving]))
-        left = state.x
+        iterate = state.x
         state.x = context.projected(ahead, self._margin(state, context))
         if self.growth:
-            self._grow(state, left, int(moving.sum()))
+            self._grow(state, iterate, int(moving.sum()))
 
-    def _grow(self, state: SiftState, left: Array, moving: int) -> None:
+    def _grow(self, state: SiftState, iterate: Array, moving: int) -> None:
         """Let R grow with the distance travelled, the random walk of the steps taken off."""
-        step = state.x - left
+        step = state.x - iterate
         away = state.x - state.origin
         state.walk += _sum(step * step)
         net = _sum(away * away) - state.walk
@@ -377,14 +377,14 @@ class Sift(Method):
             state.radius = max(state.radius, min(travelled, 2 * state.radius))
 
     def _step_size(self, state: SiftState, context: Context) -> float:
-        """Return R (1 − u) √u at the middle of the batch that was told."""
+        """Return R (1 − u) √u at the middle of the last batch."""
         if self.decay == 0:
             return state.radius
         before = _progress(state.nfev_before, state.nit - 1, context)
         after = _progress(context.nfev, state.nit, context)
         u = 0.5 * (before + after)
-        left = 1.0 - u
-        return float(state.radius * (left if self.decay == 1 else left**self.decay) * sqrt(u))
+        rest = 1.0 - u
+        return float(state.radius * (rest if self.decay == 1 else rest**self.decay) * sqrt(u))
 
     def _fd_step(self, state: SiftState) -> float:
         """Return h: a small part of R, or as much as the rounding errors of the values ask for."""
@@ -581,7 +581,7 @@ def radius_for(kink: float, d: float) -> float:
 
 
 def growth_for(evals: int, d: float) -> float:
-    """Return how much the radius grows with the distance travelled, in a run of so many evaluations."""
+    """Return how much the radius grows with the distance travelled."""
     return float(GROWTH * max(1.0, evals / (d + 1) / LONG_RUN) ** GROWTH_POWER)
 
 
@@ -626,7 +626,7 @@ def _n_free(d: int, context: Context) -> int:
 
 
 def _progress(nfev: int, nit: int, context: Context) -> float:
-    """Return the share of the run that is over after so many evaluations and iterations."""
+    """Return the share of the run that is over."""
     evals = nfev / max(context.max_evals, 1) if context.max_evals is not None else 0.0
     iterations = nit / max(context.max_iter, 1) if context.max_iter is not None else 0.0
     return min(max(evals, iterations), 1.0)

@@ -169,7 +169,7 @@ class ZerothOrder(Method):
         """Ask for the estimates of one batch S at each of the iterates `at`, cut to `limit` evaluations.
 
         The last batch is cut when at least half of it fits (noise grows by √2 at most), else not started;
-        a run's very first batch is cut to whatever fits. `draw` gives the directions, if not the setting does.
+        a run's very first batch is cut to what fits. `draw` gives the directions, if not the setting does.
         """
         estimator, stochastic = self._estimator, context.sample is not None
         cost = estimator.evaluations * len(at)
@@ -192,7 +192,7 @@ class ZerothOrder(Method):
         )
 
     def _draw_directions(self, context: Context, k: int, d: int, draw: Draw | None) -> tuple[Array, Directions | None]:
-        """Draw k directions; return also how, if that is wanted and can be said."""
+        """Draw k directions; return also how, if `context.recipes`."""
         if draw is None and self.directions == "iid":
             return noted_sphere(context.rng, k, d, context.recipes)
         return (draw or DIRECTIONS[self.directions])(context.rng, k, d), None
