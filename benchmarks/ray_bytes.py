@@ -39,7 +39,7 @@ METHODS = {
     "gfm": gs.GFM(0.1, 1e-3, BATCH),
     "gfm+": gs.GFMPlus(0.1, 1e-3, 4, BATCH // 2, large_batch_size=BATCH),
     "zo-o2nc": gs.ZOO2NC(0.5, 4, batch_size=BATCH),
-    "sift": gs.Sift(1.0, batch_size=BATCH, cap=3, decay=0.0),
+    "sift": gs.Sift(1.0, batch_size=BATCH, max_evals_per_sample=3, decay=0.0),
 }
 
 

@@ -285,3 +285,15 @@ def test_ray_does_the_runs_and_does_one_again_whose_actor_dies(tmp_path):
         runs = many(deadly, workers=crew, journal=tmp_path / "sweep")
     same(runs)
     check_repeats(runs, (tmp_path / "calls").stat().st_size)
+
+
+def test_a_jitted_function_runs_in_threads_only_where_the_method_has_a_compiled_loop():
+    numba = pytest.importorskip("numba")
+    from goldstein.many import _shares_process
+
+    oracle = gs.FiniteSum(numba.njit(lambda x, i: abs(x[0] - i)), 3)
+    assert _shares_process(oracle, "gfm", {})
+    assert _shares_process(oracle, gs.Sift(1.0), {})
+    assert not _shares_process(oracle, "cma", {})
+    assert not _shares_process(oracle, gs.Sift(1.0, rho=0.1), {})
+    assert not _shares_process(oracle, "gfm", {"compiled": False})

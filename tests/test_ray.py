@@ -136,7 +136,7 @@ def test_many_runs_are_done_by_actors_too(crew):
 @pytest.mark.parametrize("more", [{}, {"x_scale": np.geomspace(0.5, 2.0, 20_000)}], ids=["", "scaled"])
 @pytest.mark.parametrize(
     "method",
-    [gs.GFM(0.1, 1e-3, 8), gs.GFMPlus(0.1, 1e-3, 3, 4), gs.Sift(1.0, batch_size=3, cap=12)],
+    [gs.GFM(0.1, 1e-3, 8), gs.GFMPlus(0.1, 1e-3, 3, 4), gs.Sift(1.0, batch_size=3, max_evals_per_sample=12)],
     ids=lambda method: method.name,
 )
 def test_long_points_are_made_where_they_are_needed(crew, monkeypatch, method, more):
@@ -165,7 +165,7 @@ def test_long_points_are_made_where_they_are_needed(crew, monkeypatch, method, m
 
 
 @pytest.mark.parametrize(
-    "method", [gs.Sift(1.0, batch_size=3, cap=12), gs.GFMPlus(0.1, 1e-3, 3, 4)], ids=["sift", "gfm+"]
+    "method", [gs.Sift(1.0, batch_size=3, max_evals_per_sample=12), gs.GFMPlus(0.1, 1e-3, 3, 4)], ids=["sift", "gfm+"]
 )
 def test_a_run_with_a_journal_goes_on_where_it_was(crew, calls, tmp_path, method):
     """What was told is not asked again, and points are the same though nobody knows any longer how they were made."""

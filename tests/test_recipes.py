@@ -31,7 +31,7 @@ DRAWN = {  # most of their points come from a random stream
     "GFMPlus coin": gs.GFMPlus(0.1, 0.01, 3, 4, restart="coin"),
     "ZOO2NC": gs.ZOO2NC(0.5, 4, batch_size=3),
     "Sift": gs.Sift(1.0, batch_size=4),
-    "Sift rho": gs.Sift(1.0, batch_size=3, rho=0.01, cap=5),
+    "Sift rho": gs.Sift(1.0, batch_size=3, rho=0.01, max_evals_per_sample=5),
     "O2NC sifted": gs.O2NC(0.5, 4, gradients="sift"),
     "SINGD sifted": gs.SINGD(0.5, 0.1, 3, gradients="sift"),
     "INGD sifted": gs.INGD(0.5, 0.1, gradients="sift"),
@@ -72,7 +72,7 @@ class Checking:
         self.oracle = oracle
         self.started = 0
         self.repeated = 0
-        self.asked = 0
+        self.n_values = 0
         self.made = 0
         self.rng = np.random.default_rng(0)
 
@@ -80,7 +80,7 @@ class Checking:
         pass
 
     def __call__(self, query, known=(), ledger=None):
-        self.asked += len(query)
+        self.n_values += len(query)
         if query.recipe is not None:
             assert len(query.recipe) == len(query)
             self.made += len(query)
@@ -125,10 +125,10 @@ def test_a_recipe_makes_the_points_that_were_asked_for(name, kind, scale, box):
         raise
     plain, without = run(METHODS[name], ORACLES[kind], False, SCALES[scale], BOXES[box])
     assert same(res.x, plain.x)
-    assert res.nfev == plain.nfev == checking.asked
+    assert res.nfev == plain.nfev == checking.n_values
     assert without.made == 0
     if name in DRAWN:
-        assert checking.made > 0.7 * checking.asked
+        assert checking.made > 0.7 * checking.n_values
     if name in NOT_DRAWN:
         assert checking.made == 0
 
@@ -189,8 +189,8 @@ def test_steps_that_machine_code_drew_are_sent_as_points():
     context = gs.methods.method.Context(np.random.default_rng(0), oracle.sample, max_evals=1000, n=20, recipes=True)
     state = method.init(np.full(D, 0.2), context)
     state.units = np.ones((2, D))
-    state.stale = np.array([True, False])
+    state.resample = np.array([True, False])
     query = method.ask(state, context, None)
     assert query.recipe is None
-    state.stale = np.array([True, True])
+    state.resample = np.array([True, True])
     assert method.ask(state, context, None).recipe is not None

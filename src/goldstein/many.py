@@ -25,6 +25,8 @@ from goldstein import arguments
 from goldstein.caution import warn
 from goldstein.compiled import is_jitted
 from goldstein.methods import Method
+from goldstein.methods.method import Unsupported
+from goldstein.methods.registry import resolve
 from goldstein.minimize import minimize
 from goldstein.oracle import Answer, Array, Oracle, Query
 from goldstein.oracle.evaluate import check_workers, crew_of
@@ -289,7 +291,7 @@ def minimize_many(
     folder = _folder(journal, wanted)
     runs = Runs(fun, starts, method, wanted, folder, kwargs)
     arrivals = Arrivals(wanted, done)
-    with _employed(workers, runs, _shares_process(fun, kwargs)) as crew:
+    with _employed(workers, runs, _shares_process(fun, method, kwargs)) as crew:
         if crew is None:
             _one_by_one(runs, arrivals)
         else:
@@ -319,9 +321,11 @@ def _folder(journal: Any, seeds: list[int]) -> Path | None:
     return folder
 
 
-def _shares_process(fun: Any, kwargs: dict[str, Any]) -> bool:
+def _shares_process(fun: Any, method: str | Method, kwargs: dict[str, Any]) -> bool:
     """Whether the runs are compiled, so that threads are enough."""
-    return kwargs.get("compiled") is not False and isinstance(fun, Oracle) and not fun.vectorized and is_jitted(fun.fun)
+    if kwargs.get("compiled") is False or not isinstance(fun, Oracle) or fun.vectorized or not is_jitted(fun.fun):
+        return False
+    return not isinstance(resolve(method, kwargs.get("options")).kernel(fun), Unsupported)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class Box:
         if margin == 0:
             return lower, upper
         slack = 8 * np.finfo(float).eps
-        with np.errstate(invalid="ignore"):  # an infinite bound stays infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite bound stays infinite
             return (
                 lower + (margin + slack * np.where(np.isfinite(lower), np.abs(lower) + margin, 0.0)),
                 upper - (margin + slack * np.where(np.isfinite(upper), np.abs(upper) + margin, 0.0)),

@@ -88,7 +88,7 @@ class PublicOrdering(gs.GFMPlus):
             self._step(state, context, state.v)
             state.x_prev = state.x  # the point after the step
         state.nit += 1
-        return self._told(state, left)
+        return self._make_step(state, left)
 
 
 @dataclass(frozen=True)

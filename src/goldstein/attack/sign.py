@@ -209,7 +209,7 @@ class SignAveraging(ZerothOrder):
         if state.dual is not dual or not _searching(state, ball):
             self._move(state, context, ball)
         state.nit += 1
-        return self._told(state, left) if state.directions else state.make_step(left)
+        return self._make_step(state, left) if state.n_estimates else state.make_step(left)
 
     def _average(self, state: SignState, estimate: Array) -> None:
         state.grad_norm = float(np.linalg.norm(estimate))

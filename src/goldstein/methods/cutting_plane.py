@@ -66,7 +66,7 @@ class CuttingPlane(Certifying):
     ----------
     delta, epsilon : float
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `Certifying`.
 
     Notes
@@ -132,11 +132,11 @@ class CuttingPlane(Certifying):
         return Query((x - rng.random() * self._length * z / np.sqrt(z @ z))[None], order=1)  # line 7
 
     def _tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         state.nit += query.order
         if usable(values):  # else it is asked again, at another random point
             self._take(state, context, query, values)
-        return self._told(state, query, left)
+        return self._make_step(state, query, iterate)
 
     def _take(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> None:
         """Take an answer that did not fail."""

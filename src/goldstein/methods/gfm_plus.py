@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.compiled.tally import CHANGE, CORRECTIONS, LEVEL
 from goldstein.methods.kernel import Ruled
 from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
@@ -112,8 +111,8 @@ class GFMPlus(ZerothOrder):
         )
         arguments.one_of("restart", self.restart, RESTARTS)
         if self.momentum is not None:
-            wanted = "a number in (0, 1] or None"
-            momentum = arguments.number("momentum", self.momentum, wanted, lambda given: 0 < given <= 1)
+            expected = "a number in (0, 1] or None"
+            momentum = arguments.number("momentum", self.momentum, expected, lambda v: 0 < v <= 1)
             arguments.keep(self, momentum=momentum)
             if self.restart == "coin":
                 raise ValueError("With momentum only the first batch is large: there is no restart to toss for.")
@@ -139,7 +138,7 @@ class GFMPlus(ZerothOrder):
         return self._query([state.x, state.x_prev], self.batch_size, context, limit, "correction")  # Alg. 2, line 7
 
     def tell(self, state: GFMPlusState, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
             if query.aux.purpose == "large":
@@ -159,7 +158,7 @@ class GFMPlus(ZerothOrder):
             state.age = self._age(state.age, query.aux.purpose)
             self._step(state, context, v)  # Alg. 2, line 10
         state.nit += 1
-        return self._told(state, left)
+        return self._make_step(state, iterate)
 
     def _age(self, age: int, purpose: str) -> int:
         """Return the steps since the last large batch; only the clock brings them back to 0."""
@@ -167,12 +166,12 @@ class GFMPlus(ZerothOrder):
             return 1 if purpose == "large" else age + 1
         return age + 1 if self.momentum is not None else (age + 1) % self.epoch_length
 
-    def _told(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
+    def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
         assert isinstance(state, GFMPlusState)
         warnings = None
         if state.corrections >= CORRECTIONS_BEFORE_COMPLAINT and 2 * state.change > state.level:
             warnings = {"correction": _useless(state)}
-        return super()._told(state, iterate, completed, warnings=warnings, **more)
+        return super()._make_step(state, iterate, completed, warnings=warnings, **more)
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> GFMPlus:
@@ -207,7 +206,7 @@ class _Compiled(Ruled):
         restart = (state.age + np.arange(k)) % self.method.epoch_length == 0
         return np.cumsum(np.where(restart, 2 * self.method._large, 4 * self.method.batch_size))
 
-    def call(self, state: GFMPlusState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: GFMPlusState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled.gfm_plus import gfm_plus  # which needs numba
 
         m: GFMPlus = self.method
@@ -219,11 +218,11 @@ class _Compiled(Ruled):
         state.age = int(age)
         return int(done)
 
-    def remember(self, state: GFMPlusState, steps: Array, tally: Array) -> None:
-        super().remember(state, steps, tally)
-        state.change += float(tally[CHANGE])
-        state.level += float(tally[LEVEL])
-        state.corrections += int(tally[CORRECTIONS])
+    def write_back(self, state: GFMPlusState, steps: Array, tally: Any) -> None:
+        super().write_back(state, steps, tally)
+        state.change += float(tally["change"])
+        state.level += float(tally["level"])
+        state.corrections += int(tally["corrections"])
 
-    def told(self, state: GFMPlusState, completed: int) -> Step:
-        return self.method._told(state, None, completed)  # type: ignore[no-any-return]
+    def make_step(self, state: GFMPlusState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

@@ -54,7 +54,7 @@ class Certifying(FirstOrder):
     ----------
     delta, epsilon : float
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `FirstOrder`; ρ is δ/1000 unless given, and a move is δ − ρ long.
 
     Notes
@@ -80,7 +80,7 @@ class Certifying(FirstOrder):
 
     @property
     def needs(self) -> Needs:
-        return self._sourced(Needs(exact=True, query_radius=self.delta, random_stop=any_iterate))
+        return self._with_source(Needs(exact=True, query_radius=self.delta, random_stop=any_iterate))
 
     @property
     def _length(self) -> float:
@@ -92,16 +92,16 @@ class Certifying(FirstOrder):
         delta = max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0))
         return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **options})
 
-    def _told(self, state: CertifyingState, query: Query, left: Array) -> Step:
+    def _make_step(self, state: CertifyingState, query: Query, iterate: Array) -> Step:
         if state.phase != "done":
-            return state.make_step(left, completed=query.order)
+            return state.make_step(iterate, completed=query.order)
         if state.sifted is None:
-            return state.make_step(left, completed=query.order, done=self._certificate(state))
-        rounding = state.sifted.rounding(left.size)
+            return state.make_step(iterate, completed=query.order, done=self._certificate(state))
+        rounding = state.sifted.rounding(iterate.size)
         if rounding > ROUNDING * self.epsilon:
-            warnings = {"precision": self._drowned(state.sifted, rounding)}
-            return state.make_step(left, completed=query.order, warnings=warnings)
-        return state.make_step(left, completed=query.order, done=self._sentence(state))
+            warnings = {"precision": self._roundoff_warning(state.sifted, rounding)}
+            return state.make_step(iterate, completed=query.order, warnings=warnings)
+        return state.make_step(iterate, completed=query.order, done=self._sentence(state))
 
     def _sentence(self, state: CertifyingState) -> str:
         return (
@@ -109,11 +109,11 @@ class Certifying(FirstOrder):
             f"has norm {state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
 
-    def _drowned(self, sifted: Sifted, rounding: float) -> str:
+    def _roundoff_warning(self, sifted: Sifted, rounding: float) -> str:
         return (
-            f"Nothing is shown, though the method is done: Rounding errors of F (|F| about {sifted.level:.2g}) are "
-            f"{rounding:.2g} in a gradient at step={sifted.step:.3g}, too much for epsilon = {self.epsilon:g}: use a "
-            "larger step and rho, higher precision, or subtract a constant from F."
+            "The method finished, but its certificate is not valid: rounding errors of F (|F| about "
+            f"{sifted.level:.2g}) are {rounding:.2g} in a gradient at fd_step={sifted.fd_step:.3g}, too much for "
+            f"epsilon = {self.epsilon:g}: use larger fd_step and rho, higher precision, or subtract a constant from F."
         )
 
     def _certificate(self, state: CertifyingState) -> Certificate:
@@ -121,8 +121,8 @@ class Certifying(FirstOrder):
             f"A convex combination of gradients within delta = {self.delta:g} of x has norm "
             f"{state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
-        found = (state.grad_norm, "gradient hull", float(self.delta), float(self.epsilon))
-        return Certificate("certified", *found, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
+        bound = (state.grad_norm, "gradient hull", float(self.delta), float(self.epsilon))
+        return Certificate("certified", *bound, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
 
     def _init(self, x: Array, context: Context) -> Any:
         if context.project is not None:
@@ -167,13 +167,13 @@ class _Interpolated(Certifying):
         return Query(self._between(state, context)[None], order=1)
 
     def _tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         state.nit += query.order
         if usable(values):
             self._take(state, query, values)
         elif state.phase == "test":  # not known to descend
             state.phase = "inner"
-        return self._told(state, query, left)
+        return self._make_step(state, query, iterate)
 
     def _take(self, state: Any, query: Query, values: Array) -> None:
         """Take an answer that did not fail."""
@@ -242,7 +242,7 @@ class INGD(_Interpolated):
     lipschitz : float, optional
         L, a Lipschitz constant of f. The largest norm of a gradient seen so far takes its place when it is larger, or
         when none is given.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `Certifying`.
 
     Notes
@@ -329,12 +329,12 @@ class PINGD(_Interpolated):
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
     perturb_radius : float
         r/‖g‖. The theorem asks for r < ‖g‖ √(1 − (1 − ‖g‖²/(128L²))²), about ‖g‖²/(8L).
-    gradients, rho, step
+    gradients, rho, fd_step
         See `Certifying`.
 
     Notes
     -----
-    As printed, Algorithm 2 of the paper has no early exit: it goes on from a point that it has just certified, and
+    As printed, Algorithm 2 of the paper has no early exit: it continues from a certified point, and
     returns the last one. Line 5 here returns the certified point.
 
     One iteration is one gradient.
@@ -358,8 +358,8 @@ class PINGD(_Interpolated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        wanted = "a share of ‖g‖ between 0 and 1"
-        arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, wanted))
+        expected = "a share of ‖g‖ between 0 and 1"
+        arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, expected))
 
     def _begin(self, x: Array) -> CertifyingState:
         return CertifyingState(x)

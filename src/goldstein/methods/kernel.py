@@ -12,31 +12,15 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from goldstein import retired
 from goldstein.compiled import is_jitted
-from goldstein.compiled.tally import (
-    DIRECTIONS,
-    DOUBLES,
-    ETA,
-    FAILED,
-    FINITE,
-    LOWEST,
-    MAGNITUDE,
-    NORM,
-    POWER,
-    SINGLES,
-    SQUARE,
-    SQUARES_SEEN,
-    SQUARES_SUM,
-    TALLY,
-    TOTAL,
-    VALUE,
-)
+from goldstein.compiled.tally import new_tally
 from goldstein.methods.method import ChunkResult, Context, Step
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Tally
 from goldstein.output import Average
@@ -53,17 +37,33 @@ def why_not_compilable(oracle: Oracle) -> str | None:
     return "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
 
 
-def tally_of(tally: Array) -> Tally:
-    """Return what a loop has told about the values that it saw."""
-    return Tally(
-        int(tally[FINITE] + tally[FAILED]),
-        int(tally[FINITE]),
-        float(tally[TOTAL]),
-        float(tally[MAGNITUDE]),
-        float(tally[LOWEST]),
-        int(tally[SINGLES]),
-        int(tally[DOUBLES]),
-    )
+def tally_of(record: Any) -> Tally:
+    """Return the statistics of the values of a chunk."""
+    finite, *rest = (record[name].item() for name in ("finite", "total", "magnitude", "lowest", "single", "double"))
+    return Tally(finite + int(record["failed"]), finite, *rest)
+
+
+@contextmanager
+def locate(state: Any) -> Iterator[None]:
+    """Give an exception from a loop the iterate as its point: where in the loop it was raised is not known."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(AttributeError, TypeError):  # some exceptions take no attributes
+            error.point = state.x.copy()  # type: ignore[attr-defined]
+            error.add_note("goldstein: raised in a compiled loop; `.point` is the iterate, near which F was called.")
+        raise
+
+
+def in_double(fun: Any, signature: Any) -> Any:
+    """Return the jitted function with a form that returns float64; a new one if `fun` has another such as float32."""
+    from numba import jit
+
+    present = fun.overloads.get(signature.args)
+    if present is not None and present.signature.return_type != signature.return_type:
+        fun = jit(**fun.targetoptions)(fun.py_func)
+    fun.compile(signature)
+    return fun
 
 
 class CompiledKernel(ABC):
@@ -85,6 +85,7 @@ class CompiledKernel(ABC):
         self.each = each
         self.n = oracle.n or 0
         self._loop: Callable[..., Any] | None = None
+        self._fun: Any = None
         self._piece = max(1, 512 // each)  # iterations of a call of the machine code
 
     def used(self, state: Any, k: int) -> Array:
@@ -92,11 +93,11 @@ class CompiledKernel(ABC):
         return np.asarray(self.each * np.arange(1, k + 1), np.int64)
 
     @abstractmethod
-    def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         """Run the machine code for as many iterations as there are steps; return how many were done."""
 
     @abstractmethod
-    def told(self, state: Any, completed: int) -> Step:
+    def make_step(self, state: Any, completed: int) -> Step:
         """Return what the iterations just done say."""
 
     def offers(self, state: Any) -> bool:
@@ -120,33 +121,31 @@ class CompiledKernel(ABC):
         mean: Average | None,
         stop: Callable[[], bool],
     ) -> ChunkResult:
-        """Do so many iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
+        """Do `iterations` iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
         used = self.used(state, iterations)
         if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
         if not used.size:
-            return ChunkResult(self.told(state, 0), Tally())
-        tally = np.concatenate([np.zeros(TALLY), self.memory(state)])
-        tally[LOWEST] = np.inf
-        tally[VALUE] = np.nan
-        tally[NORM] = -1.0
+            return ChunkResult(self.make_step(state, 0), Tally())
+        tally = new_tally()
+        self.set_rule(state, tally)
         steps = self.steps(state, context, used)
         state.x = state.x.copy()
-        done = self._in_pieces(state, context, mean, steps, tally, stop)
-        self.remember(state, steps[:done], tally)
-        asked = int(tally[FINITE] + tally[FAILED])
+        with locate(state):
+            done = self._in_pieces(state, context, mean, steps, tally, stop)
+        self.write_back(state, steps[:done], tally)
         state.nit += done
-        context.nfev += asked
-        state.power += float(tally[POWER])
-        state.directions += float(tally[DIRECTIONS])
-        if not np.isnan(tally[VALUE]):
-            state.value = float(tally[VALUE])
-        if tally[NORM] >= 0:
-            state.grad_norm = float(tally[NORM])
-        return ChunkResult(self.told(state, done), tally_of(tally))
+        context.nfev += int(tally["finite"] + tally["failed"])
+        state.sum_sq_norm += float(tally["sum_sq_norm"])
+        state.n_estimates += float(tally["n_estimates"])
+        if not np.isnan(tally["value"]):
+            state.value = float(tally["value"])
+        if tally["grad_norm"] >= 0:
+            state.grad_norm = float(tally["grad_norm"])
+        return ChunkResult(self.make_step(state, done), tally_of(tally))
 
     def _in_pieces(
-        self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Array, stop: Callable[[], bool]
+        self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Any, stop: Callable[[], bool]
     ) -> int:
         """Call the machine code piece by piece, each of a fraction of a second; return how many iterations were done.
 
@@ -157,13 +156,13 @@ class CompiledKernel(ABC):
         done = 0
         while done < steps.size and not (done and stop()):
             piece = steps[done : done + self._piece]
-            begun = time.perf_counter()
+            start = time.perf_counter()
             if mean is None:
                 did = self.call(state, context, np.empty(0), 0, piece, tally)
             else:
                 did = self.call(state, context, mean.mean, mean.count, piece, tally)  # type: ignore[arg-type]
                 mean.count += did
-            took = time.perf_counter() - begun
+            took = time.perf_counter() - start
             done += did
             self._piece = max(1, min(2 * self._piece, int(PIECE_SECONDS / max(took, 1e-9) * did)))
             if did < piece.size:
@@ -174,12 +173,12 @@ class CompiledKernel(ABC):
         """Return the steps, as far as they are known before the values are."""
         return np.zeros(used.size)
 
-    def memory(self, state: Any) -> list[float]:
-        """Return what the step rule remembers, if the machine code needs it."""
-        return []
+    def set_rule(self, state: Any, tally: Any) -> None:
+        """Write what the step rule remembers into the tally, if the machine code needs it."""
+        tally["calibrated"] = 0
 
-    def remember(self, state: Any, steps: Array, tally: Array) -> None:
-        """Keep the last step and what the step rule has measured."""
+    def write_back(self, state: Any, steps: Array, tally: Any) -> None:
+        """Write the last step and what the step rule has measured into the state."""
         state.step_size = float(steps[-1])
 
     def compiled(self, loop: Any, *inputs: Any) -> Any:
@@ -191,11 +190,11 @@ class CompiledKernel(ABC):
             index = (types.int64,) if self.n else ()
             signature = types.float64(types.float64[::1], *index, *args.types)
             with _Announcement(f"compiling the loop of {self.method.name} for this function (once for each signature)"):
-                self.oracle.fun.compile(signature)  # type: ignore[attr-defined]
+                self._fun = in_double(self.oracle.fun, signature)
                 types_in = (types.FunctionType(signature), args, *(typeof(value) for value in inputs))
                 loop.compile(types_in)
                 self._loop = loop.get_overload(types_in)
-        return self._loop(self.oracle.fun, self.oracle.args, *inputs)
+        return self._loop(self._fun, self.oracle.args, *inputs)
 
 
 class Ruled(CompiledKernel):
@@ -210,8 +209,8 @@ class Ruled(CompiledKernel):
         before = np.concatenate([[0], used[:-1]])
         rule = self.rule
         if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
-            left = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
-            return np.asarray(2 * rule.radius * left / np.sqrt(rule.iterations))
+            decay = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
+            return np.asarray(2 * rule.radius * decay / np.sqrt(rule.iterations))
         assert isinstance(rule, Schedule)
         progress = None
         for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
@@ -220,20 +219,23 @@ class Ruled(CompiledKernel):
                 progress = share if progress is None else np.maximum(progress, share)
         return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
 
-    def memory(self, state: Any) -> list[float]:
-        if not isinstance(self.rule, Calibrated):
-            return []
-        memory = state.rule
-        return [memory.mean, memory.total, memory.count, self.rule.span, state.step_size]
+    def set_rule(self, state: Any, tally: Any) -> None:
+        if isinstance(self.rule, Calibrated):
+            tally["calibrated"] = 1
+            tally["mean"] = state.rule.mean
+            tally["sum"] = state.rule.total
+            tally["count"] = state.rule.count
+            tally["span"] = self.rule.span
+            tally["eta"] = state.step_size
 
-    def remember(self, state: Any, steps: Array, tally: Array) -> None:
-        if tally.size == TALLY:
-            super().remember(state, steps, tally)
+    def write_back(self, state: Any, steps: Array, tally: Any) -> None:
+        if not tally["calibrated"]:
+            super().write_back(state, steps, tally)
             return
-        state.rule.mean = float(tally[SQUARE])
-        state.rule.total = float(tally[SQUARES_SUM])
-        state.rule.count = int(tally[SQUARES_SEEN])
-        state.step_size = float(tally[ETA])
+        state.rule.mean = float(tally["mean"])
+        state.rule.total = float(tally["sum"])
+        state.rule.count = int(tally["count"])
+        state.step_size = float(tally["eta"])
 
 
 class _Announcement:

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
+from goldstein.compiled.tally import O2NC as O2NC_RECORD
+from goldstein.compiled.tally import record_of, write_back
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.kernel import CompiledKernel
 from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
@@ -68,12 +70,14 @@ def _begin(x: Array) -> O2NCState:
     return O2NCState(x, position=x, displacement=zero, points=zero, gradients=zero)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _travel(state: O2NCState, context: Context, margin: float) -> Block:
     """Draw the point z of the segment from x_{n−1} to x_n = x_{n−1} + Δ_n, which stays in the allowed set."""
     position = context.projected(state.position + state.displacement, margin)
     return Block(state.position + context.rng.random() * (position - state.position), position)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _learn(state: O2NCState, context: Context, block: Block, g: Array, length: int, radius: Any, eta: Any) -> bool:
     """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
     state.position = block.position
@@ -154,7 +158,7 @@ class O2NC(_Blocks, FirstOrder):
         η of online gradient descent (learner "ogd").
     learner : {"adagrad", "ogd"}
         AdaGrad-norm finds its step from the gradients and needs no Lipschitz constant.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `FirstOrder`; ρ is δ/20 unless given.
 
     Notes
@@ -195,7 +199,7 @@ class O2NC(_Blocks, FirstOrder):
 
     @property
     def needs(self) -> Needs:
-        return self._sourced(Needs(values=False, random_stop=self._any_block))
+        return self._with_source(Needs(values=False, random_stop=self._any_block))
 
     @property
     def play_radius(self) -> float:
@@ -290,8 +294,8 @@ class ZOO2NC(_Blocks, ZerothOrder):
         self._check(self.delta, batch_size=self.batch_size)
         self._check_learner(self.block_length, self.step_size, self.learner)
         if self.rho is not None:
-            wanted = f"a number between 0 and delta = {self.delta:g}"
-            arguments.keep(self, rho=arguments.number("rho", self.rho, wanted, lambda given: 0 < given < self.delta))
+            expected = f"a number between 0 and delta = {self.delta:g}"
+            arguments.keep(self, rho=arguments.number("rho", self.rho, expected, lambda v: 0 < v < self.delta))
         arguments.keep(self, displacement=arguments.optional_positive("displacement", self.displacement))
 
     @property
@@ -327,7 +331,7 @@ class ZOO2NC(_Blocks, ZerothOrder):
                 state, context, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
             )
         state.nit += 1
-        return self._told(state, state.x if ended else None, notes=_remarks(state))
+        return self._make_step(state, state.x if ended else None, notes=_remarks(state))
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> ZOO2NC:
@@ -349,25 +353,23 @@ class _Compiled(CompiledKernel):
 
     outputs: tuple[str, ...] = ("last",)
 
-    def call(self, state: O2NCState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: O2NCState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled import o2nc as loop  # which needs numba
 
         m: ZOO2NC = self.method
         for name in ("position", "displacement", "points", "gradients"):
             setattr(state, name, getattr(state, name).copy())
-        memory = np.array([state.done, state.squares, state.block_norm, state.step_size])
+        record = record_of(O2NC_RECORD, state)
         eta = -1.0 if m.step_size is None else float(m.step_size)
         settings = (steps.size, m.batch_size, float(m._radius), float(m.play_radius), m.block_length, eta)
         arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
-        self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, memory, tally)
-        state.done = int(memory[loop.DONE])
-        state.squares = float(memory[loop.SQUARES])
-        state.block_norm = float(memory[loop.BLOCK_NORM])
-        steps[-1] = memory[loop.PLAYED]
+        self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, record, tally)
+        write_back(record, state)
+        steps[-1] = state.step_size
         return steps.size
 
-    def told(self, state: O2NCState, completed: int) -> Step:
-        return self.method._told(state, None, completed, notes=_remarks(state))  # type: ignore[no-any-return]
+    def make_step(self, state: O2NCState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed, notes=_remarks(state))  # type: ignore[no-any-return]
 
 
 def _lacks_step(settings: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.method import Context
-from goldstein.norms import root_mean_square
+from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.oracle.recipe import Joined, Repeated
 from goldstein.projection import Box, Projection
@@ -65,12 +65,12 @@ class Probe(State):
     @classmethod
     def plan(cls, x0: Array, budget: int, noisy: bool, *, careful: bool = False) -> Probe:
         """Return a probe that spends a third of the budget at most; `noisy`: the same ξ cannot be asked twice."""
-        norm = float(np.linalg.norm(x0)) or 1.0
+        length = norm(x0) or 1.0
         width = DECADES * np.log(10.0)
         repeats = min(max(budget // 200, 3), 10) if noisy and budget >= 40 else 0
         batch = min(max(budget // 1000, 1), 10)
         rounds = min(ROUNDS, budget // (9 * batch))
-        middle = float(np.log(norm))
+        middle = float(np.log(length))
         high = np.inf if careful else middle + width
         return cls(rounds, batch, repeats, middle - width, high, start=middle, careful=careful)
 

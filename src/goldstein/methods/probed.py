@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from typing import Any
 
-import numpy as np
-
 from goldstein.methods.method import TRAVEL, Context, Kernel, Method, MethodState, Needs, Scale, Step, Unsupported
 from goldstein.methods.probe import Probe
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
+from goldstein.norms import HUGE, norm
 from goldstein.oracle import Array, Oracle, Query
 
 FromScale = Callable[[Scale, Mapping[str, Any]], Method]
 OPTIONS_HINT = "Settings that you did not give were chosen from probes; options= sets them."
+FARTHEST = 1e300  # a radius at most: beyond it lengths leave the range of floating point
 NOMINAL = Scale(1.0, 0.0, 1000)  # a function of which nothing is known
 SMALL = (Scale(1e-12, 0.0, 1000), Scale(2e-12, 0.0, 1000))  # what does not depend on these was given
 
@@ -155,9 +155,11 @@ class Probed(Staged):
         d = state.x.size
         evals = max(self._budget(context) - context.nfev, 2)
         steep = (probe.steepest or probe.kink or 1.0) * sqrt(d)  # the root mean square slope along w is ‖∇F‖/√d
+        steep = min(steep, HUGE)
         radius = probe.radius
         if probe.kink and not probe.steepest:  # x0 is a kink on all sides, which has no length of its own
-            radius = float(np.linalg.norm(state.x)) or 1.0
+            radius = norm(state.x) or 1.0
+        radius = min(radius, FARTHEST)
         radius = max(radius / 2, TRAVEL * self.needs.query_radius)  # what is smaller than δ is smoothed away
         scale = Scale(radius, d * probe.floor, evals, steep, sqrt(d) * steep)
         reach = self.build(scale, self.options).needs.query_radius

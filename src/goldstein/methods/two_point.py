@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from goldstein.compiled.tally import TWO_POINT, new_record
 from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.kernel import CompiledKernel, why_not_compilable
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
@@ -168,8 +169,8 @@ class TwoPoint(Method):
             iterate,
             completed,
             delta=state.delta if running else 0.0,
-            mean_sq_norm=state.power / max(state.directions, 1),
-            n_estimates=state.directions,
+            mean_sq_norm=state.sum_sq_norm / max(state.n_estimates, 1),
+            n_estimates=state.n_estimates,
             notes={"settings": state.note},
             candidates={"last iterate": x, "best of the races": state.best, START: state.origin},
         )
@@ -186,8 +187,8 @@ class TwoPoint(Method):
         c = d / (2 * state.delta) * (float(values[0]) - float(values[1]))  # Definition 6
         if not abs(c) < HUGE:
             return
-        state.power += c * c
-        state.directions += 1
+        state.sum_sq_norm += c * c
+        state.n_estimates += 1
         state.value = float(values[0]) / 2 + float(values[1]) / 2
         eta = Calibrated(state.radius, state.pairs, DECAY).size(state.rule, t, None, state.value, c * c)
         state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
@@ -296,23 +297,24 @@ class _Compiled(CompiledKernel):
         left = state.pairs - state.t
         return super().plan(state, context, limit, until, left if most is None else min(left, most))
 
-    def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled import two_point as loop  # which needs numba
 
         rule = state.rule
         last = state.t + steps.size
-        memory = np.array([state.radius, state.walk, rule.mean, rule.total, float(rule.count), 0.0])
+        fields = {"radius": state.radius, "walk": state.walk, "mean": rule.mean, "total": rule.total}
+        record = new_record(TWO_POINT, **fields, count=rule.count)
         grow = GROW if state.phase == "run" else 0.0
         length = (state.t, last, state.pairs, state.floor, SMOOTH, DECAY, grow, HUGE)
-        self.compiled(loop.two_point, context.rng, self.n, state.x, state.origin.copy(), memory, *length, tally)
-        grown = state.radius != memory[loop.RADIUS]
-        state.radius, state.walk, rule.mean, rule.total = (float(value) for value in memory[:4])
-        rule.count = int(memory[loop.COUNT])
+        self.compiled(loop.two_point, context.rng, self.n, state.x, state.origin.copy(), record, *length, tally)
+        grown = state.radius != record["radius"]
+        state.radius, state.walk, rule.mean, rule.total = (float(record[name]) for name in fields)
+        rule.count = int(record["count"])
         state.t = last
-        steps[-1] = memory[loop.STEP]
+        steps[-1] = record["step_size"]
         if grown:
             self.method._describe(state)
         return steps.size
 
-    def told(self, state: TwoPointState, completed: int) -> Step:
+    def make_step(self, state: TwoPointState, completed: int) -> Step:
         return self.method._after_walk(state, None, completed)  # type: ignore[no-any-return]

@@ -68,13 +68,13 @@ class SmoothedState(MethodState):
     ----------
     rule : State or None
         Memory of the step rule.
-    power, directions : float
+    sum_sq_norm, n_estimates : float
         Sum of ‖g(x; w_i, ξ_i)‖² and number of the directions used so far.
     """
 
     rule: Any = None
-    power: float = 0.0
-    directions: float = 0.0
+    sum_sq_norm: float = 0.0
+    n_estimates: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +137,11 @@ class ZerothOrder(Method):
         delta: float = self.delta  # type: ignore[attr-defined]
         return delta
 
-    def _told(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
+    def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
         """Return what a step says, with the noise of the estimates so far."""
-        power = state.power / max(state.directions, 1)
+        power = state.sum_sq_norm / max(state.n_estimates, 1)
         return state.make_step(
-            iterate, completed, delta=self._radius, mean_sq_norm=power, n_estimates=state.directions, **more
+            iterate, completed, delta=self._radius, mean_sq_norm=power, n_estimates=state.n_estimates, **more
         )
 
     def _uncompiled(self, oracle: Oracle) -> Unsupported | None:
@@ -169,7 +169,7 @@ class ZerothOrder(Method):
         """Ask for the estimates of one batch S at each of the iterates `at`, cut to `limit` evaluations.
 
         The last batch is cut when at least half of it fits (noise grows by √2 at most), else not started;
-        a run's very first batch is cut to whatever fits. `draw` gives the directions, if not the setting does.
+        a run's very first batch is cut to what fits. `draw` gives the directions, if not the setting does.
         """
         estimator, stochastic = self._estimator, context.sample is not None
         cost = estimator.evaluations * len(at)
@@ -192,7 +192,7 @@ class ZerothOrder(Method):
         )
 
     def _draw_directions(self, context: Context, k: int, d: int, draw: Draw | None) -> tuple[Array, Directions | None]:
-        """Draw k directions; return also how, if that is wanted and can be said."""
+        """Draw k directions; return also how, if `context.recipes`."""
         if draw is None and self.directions == "iid":
             return noted_sphere(context.rng, k, d, context.recipes)
         return (draw or DIRECTIONS[self.directions])(context.rng, k, d), None
@@ -213,11 +213,12 @@ class ZerothOrder(Method):
             value = float(blocks[0][:, usable].mean()) if usable.any() else np.nan
         if np.isnan(value):
             return Reading(batch.w, usable, coefficients, np.nan)
-        state.power += float(coefficients[0] @ coefficients[0])
-        state.directions += coefficients[0].size
+        state.sum_sq_norm += float(coefficients[0] @ coefficients[0])
+        state.n_estimates += coefficients[0].size
         state.value = value
         return Reading(batch.w, usable, coefficients, state.value)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _step(self, state: SmoothedState, context: Context, v: Array) -> None:
         """Move along −v by the step rule, back into the allowed set, δ inside it."""
         squared = float(v @ v)

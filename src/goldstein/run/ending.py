@@ -8,6 +8,7 @@ import numpy as np
 
 from goldstein.facts import Incumbent
 from goldstein.methods.method import START
+from goldstein.norms import norm
 from goldstein.oracle import Array
 from goldstein.run.final_estimate import Final, FinalEstimate
 from goldstein.run.history import History
@@ -93,8 +94,9 @@ class Ending:
         run = self.run
         if candidates > 1:
             run.notes.add(Selected(final.name, final.samples))
-        distance = float(np.linalg.norm(final.x - run.start))
-        if distance > FAR * max(1.0, float(np.linalg.norm(run.start))):
+        with np.errstate(over="ignore"):
+            distance = norm(final.x - run.start)
+        if distance > FAR * max(1.0, norm(run.start)):
             run.notes.add(FarAway(distance))
         if final.name == START:
             run.notes.add(NoImprovement(run.facts.nfev))

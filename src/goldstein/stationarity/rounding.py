@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.norms import norm
 from goldstein.oracle import DOUBLE, Array, Deterministic, Oracle, Query, Unreplayable
 
 RESOLUTION = 2.0**13  # rounding errors of x that δ must hold, for every random point
@@ -36,7 +37,7 @@ def points_that_fit(x: Array, delta: float, roundoff: float = DOUBLE) -> float:
     Kinks have probability 0 among the reals but not among floats, which are a grid: each random point lies on a given
     kink with a chance of about roundoff·‖x‖/delta. As many points as there is room for meet it with a chance of 2⁻¹².
     """
-    grain = RESOLUTION * roundoff * float(np.linalg.norm(x))
+    grain = RESOLUTION * roundoff * norm(x)
     return delta / grain if grain else np.inf
 
 
@@ -51,7 +52,7 @@ def as_centre(x: npt.ArrayLike, delta: float, points: int = 1) -> Array:
 
 def too_small(x: Array, delta: float) -> str:
     """Say that a ball is too small."""
-    return f"delta={delta:.6g} is lost in the rounding of x, whose norm is {np.linalg.norm(x):.3g}."
+    return f"delta={delta:.6g} is lost in the rounding of x, whose norm is {norm(x):.3g}."
 
 
 def needs_gradients(oracle: Oracle) -> None:
