@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goldstein.oracle import DOUBLE, SINGLE, Answer, Query, Tally
-from goldstein.oracle.tally import HALF, evidence
+from goldstein.oracle.stats import HALF, evidence
 from goldstein.state import State
 
 FAILURE_WINDOW = 1_000

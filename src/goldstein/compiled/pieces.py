@@ -27,7 +27,7 @@ from goldstein.compiled.tally import (
     TALLY,
     TOTAL,
 )
-from goldstein.oracle.tally import SHORT_BITS
+from goldstein.oracle.stats import SHORT_BITS
 
 
 def call(F, q, i, args):
@@ -44,7 +44,7 @@ def _call(F, q, i, args):
 
 @njit
 def gauge(tally, value):
-    """Take note whether a value fits into float32, and whether that tells anything; see `oracle.tally.evidence`."""
+    """Take note whether a value fits into float32, and whether that tells anything; see `oracle.stats.evidence`."""
     if np.float64(np.float32(value)) != value:
         tally[DOUBLES] += 1
     elif value != np.floor(value):

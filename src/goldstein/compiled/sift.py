@@ -9,7 +9,7 @@ from numba.extending import overload
 from goldstein.compiled.pieces import average, call, count_value
 from goldstein.compiled.tally import DOUBLES, SINGLES
 from goldstein.norms import HUGE
-from goldstein.oracle.tally import DOUBLE, SINGLE
+from goldstein.oracle.stats import DOUBLE, SINGLE
 
 # What a run carries along besides arrays; the order of its memory.
 POWER, DIRECTIONS, ACTIVE, MAGNITUDE, DROWNED, SINGLE_SEEN, DOUBLE_SEEN, NFEV, NIT, VALUE, LENGTH, PLACE = range(12)

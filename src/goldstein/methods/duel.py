@@ -18,7 +18,7 @@ from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import SHORT_VALUES
 from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.state import State
 
 GLANCE = 0.05  # share of the budget after which the second method gives up if it is behind

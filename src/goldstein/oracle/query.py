@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.recipe import Outside, Recipe
-from goldstein.oracle.tally import DOUBLE, Array, Tally
+from goldstein.oracle.stats import DOUBLE, Array, Tally
 
 Samples = npt.NDArray[Any]
 Sampler = Callable[[np.random.Generator, int], Samples]

@@ -54,7 +54,7 @@ class Waiting:
         """Take the answer up to row `last`; StopIteration when that ends the session."""
         assert self.query is not None
         if self.session.journal is not None:
-            self.session.journal.told(self.taken, answer)
+            self.session.journal.record(self.taken, answer)
         self.answers.append(answer)
         self.taken = last
         if last < len(self.query):
@@ -140,7 +140,7 @@ def _fill(waiting: deque[Waiting], fresh: Iterator[Session], rows: int, at_once:
             continue
         last = min(course.taken + free, len(query))
         if course.session.journal is not None:
-            course.session.journal.begun(course.taken, last - course.taken)
+            course.session.journal.start(course.taken, last - course.taken)
         parts.append(Part(course.session, query, course.taken, last, course))
         free -= len(parts[-1])
     return parts
