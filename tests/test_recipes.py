@@ -66,7 +66,7 @@ def same(one, other):
 
 
 class Checking:
-    """Answers queries; the points of any part must be those that its recipe makes once it was sent."""
+    """Answers queries; the points of any chunk must be those that its recipe makes once it was sent."""
 
     def __init__(self, oracle):
         self.oracle = oracle
@@ -79,7 +79,7 @@ class Checking:
     def check_time(self):
         pass
 
-    def __call__(self, query, known=(), ledger=None):
+    def __call__(self, query, known=(), log=None):
         self.n_values += len(query)
         if query.recipe is not None:
             assert len(query.recipe) == len(query)
@@ -92,12 +92,12 @@ class Checking:
         return self.oracle.evaluate(query)
 
     def compare(self, query, first, last):
-        part = query.rows(first, last)
-        sent = pickle.loads(pickle.dumps(part.recipe))
-        assert same(sent.points(), part.points)
+        chunk = query.rows(first, last)
+        sent = pickle.loads(pickle.dumps(chunk.recipe))
+        assert same(sent.points(), chunk.points)
         half = (last - first) // 2
-        if half:  # a part of a part, as when the rows of a lost part are done one by one
-            assert same(sent.rows(half, last - first).points(), part.points[half:])
+        if half:  # a chunk of a chunk, as when the rows of a lost chunk are done one by one
+            assert same(sent.rows(half, last - first).points(), chunk.points[half:])
 
 
 def run(method, oracle, recipes, scale=None, box=None, rng=3, evals=400, x0=None):

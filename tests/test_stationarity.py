@@ -47,9 +47,9 @@ class Watched(gs.Deterministic):
         super().__init__(*args, **options)
         self.queries = []
 
-    def evaluate(self, query, catch=(), meter=None):
+    def evaluate(self, query, catch=(), counter=None):
         self.queries.append(query)
-        return super().evaluate(query, catch, meter)
+        return super().evaluate(query, catch, counter)
 
 
 def never(*args):

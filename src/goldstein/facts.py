@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from goldstein.oracle import DOUBLE, SINGLE, Answer, Array, Query, Tally
-from goldstein.oracle.tally import HALF, evidence
+from goldstein.oracle.stats import HALF, evidence
 from goldstein.state import State
 
 FAILURE_WINDOW = 1_000

@@ -12,7 +12,7 @@ from numba import njit, types
 from numba.extending import overload
 from numba.np.random.random_methods import buffered_bounded_lemire_uint32
 
-from goldstein.oracle.tally import SHORT_BITS
+from goldstein.oracle.stats import SHORT_BITS
 
 
 def call(F, q, i, args):
@@ -29,7 +29,7 @@ def _call(F, q, i, args):
 
 @njit
 def gauge(tally, value):
-    """Take note whether a value fits into float32, and whether that tells anything; see `oracle.tally.evidence`."""
+    """Take note whether a value fits into float32, and whether that tells anything; see `oracle.stats.evidence`."""
     if np.float64(np.float32(value)) != value:
         tally.double += 1
     elif value != np.floor(value):

@@ -10,7 +10,7 @@ from numba.extending import overload
 
 from goldstein.compiled.pieces import average, call, count_value
 from goldstein.norms import HUGE
-from goldstein.oracle.tally import DOUBLE, SINGLE
+from goldstein.oracle.stats import DOUBLE, SINGLE
 
 Intervals = namedtuple("Intervals", ["low", "high", "left", "right"])  # ends, and v there
 Closed = namedtuple("Closed", ["low", "high", "difference"])

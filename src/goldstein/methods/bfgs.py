@@ -14,7 +14,7 @@ from goldstein.methods.method import Context, Method, MethodState, Needs, Scale,
 from goldstein.methods.quasi_newton import LBFGS, DenseInverseHessian, InverseHessian
 from goldstein.norms import HUGE, norm
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.projection import Box
 from goldstein.state import State
 

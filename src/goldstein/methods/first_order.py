@@ -22,7 +22,7 @@ from goldstein.methods.method import Context, Method, MethodState, Needs, Scale,
 from goldstein.norms import norms
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query, Samples
 from goldstein.oracle.recipe import Clipped, Joined
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.projection import Box
 from goldstein.state import State
 

@@ -18,7 +18,7 @@ from goldstein.methods.paired import CommonSamples, PairedEvaluation, PairedEval
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import SHORT_VALUES
 from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.state import State
 
 EARLY_SHARE = 0.05  # share of the budget after which the second method gives up if it is behind

@@ -31,7 +31,7 @@ from goldstein.methods.method import (
 from goldstein.norms import HUGE, norm
 from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query, Samples
 from goldstein.oracle.recipe import Recipe, Repeated
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.output import Average
 from goldstein.projection import Box
 from goldstein.state import MADE_AGAIN

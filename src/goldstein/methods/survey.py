@@ -27,7 +27,7 @@ from goldstein.methods.method import Context
 from goldstein.norms import root_mean_square
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query
 from goldstein.oracle.recipe import Joined, Repeated
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.projection import Box
 from goldstein.state import State
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from goldstein import retired
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.recipe import Outside, Recipe
-from goldstein.oracle.tally import DOUBLE, Array, Tally
+from goldstein.oracle.stats import DOUBLE, Array, Tally
 
 Samples = npt.NDArray[Any]
 Sampler = Callable[[np.random.Generator, int], Samples]

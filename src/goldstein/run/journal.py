@@ -360,19 +360,19 @@ class Journal:
                 "only, or a sampler with a state of its own."
             )
 
-    def begun(self, first: int, rows: int) -> None:
-        """Take note that rows are about to be evaluated; see `Ledger`."""
+    def start(self, first: int, rows: int) -> None:
+        """Take note that rows are about to be evaluated; see `EvaluationLog`."""
         assert self._records is not None
         self._query.since[first] = time.monotonic()
         self._records.append(BEGUN, ROWS.pack(self.number, first, rows))
 
-    def not_begun(self, rows: int) -> None:
-        """Take note that so many rows were not begun after all, since an exception came before them; see `Ledger`."""
+    def take_back(self, rows: int) -> None:
+        """Take note that rows were not begun after all, since an exception came before; see `EvaluationLog`."""
         assert self._records is not None
         self._records.append(UNBEGUN, ROWS.pack(self.number, 0, rows))
 
-    def told(self, first: int, answer: Answer) -> None:
-        """Write down the answer to some rows; see `Ledger`."""
+    def record(self, first: int, answer: Answer) -> None:
+        """Write down the answer to some rows; see `EvaluationLog`."""
         assert self._records is not None
         rows = len(answer.values)
         asked = self._query
