@@ -11,7 +11,7 @@ import goldstein
 ROOT = Path(goldstein.__file__).parent
 # From the lowest to the highest; rooms in one line know nothing of each other.
 ORDER = [
-    ["arguments", "norms", "caution", "extras"],
+    ["arguments", "norms", "warnings", "extras"],
     ["oracle"],
     ["state", "download", "compiled", "report", "torch"],
     ["counting", "output", "projection", "steps", "estimate", "criterion", "problems", "datasets", "plot"],

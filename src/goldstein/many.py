@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.caution import warn
 from goldstein.compiled import is_jitted
 from goldstein.methods import Method
 from goldstein.minimize import minimize
@@ -35,6 +34,7 @@ from goldstein.oracle.parts import Crew, Done, Part
 from goldstein.oracle.pool import Pool
 from goldstein.run.history import COLUMNS
 from goldstein.run.result import Result, Status
+from goldstein.warnings import warn
 
 REFUSED = {
     "rng": "each run has its own seed",

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.caution import warn
 from goldstein.methods import Method, resolve
 from goldstein.oracle import Array, Deterministic, Oracle
 from goldstein.oracle.coordinates import Coordinates
@@ -29,6 +28,7 @@ from goldstein.run.result import Result
 from goldstein.run.session import Session
 from goldstein.run.stages import run_stages
 from goldstein.stop import Criterion
+from goldstein.warnings import warn
 
 OWN = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
 OWN |= {"journal", "extend", "max_time", "timeout", "retries", "max_fail", "progress", "compiled", "stationarity"}

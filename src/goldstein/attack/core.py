@@ -22,13 +22,13 @@ from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.scoring import Scoring
 from goldstein.attack.sign import SignAveraging
-from goldstein.caution import warn
 from goldstein.methods import BFGS, METHODS, Method, resolve
 from goldstein.oracle import Deterministic
 from goldstein.run.journal import content_of
 from goldstein.run.lockstep import lockstep
 from goldstein.run.result import Result
 from goldstein.run.session import Session
+from goldstein.warnings import warn
 
 QUERIES = ("inside", "free")
 

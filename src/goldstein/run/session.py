@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from goldstein.caution import warn
 from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
 from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Step, Unsupported
@@ -32,6 +31,7 @@ from goldstein.run.snapshot import Snapshot
 from goldstein.state import generator, plain_state, second_generator
 from goldstein.stationarity.certificate import Certificate
 from goldstein.stationarity.rounding import points_that_fit, too_small
+from goldstein.warnings import warn
 
 log = logging.getLogger("goldstein")
 
