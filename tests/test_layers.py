@@ -11,7 +11,7 @@ import goldstein
 ROOT = Path(goldstein.__file__).parent
 # From the lowest to the highest; rooms in one line know nothing of each other.
 ORDER = [
-    ["arguments", "norms", "caution", "extras", "retired"],
+    ["arguments", "norms", "warnings", "extras", "retired"],
     ["oracle"],
     ["state", "download", "compiled", "report", "torch"],
     ["facts", "output", "projection", "steps", "estimate", "criterion", "problems", "datasets", "plot"],

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.caution import warn
 from goldstein.compiled import is_jitted
 from goldstein.methods import Method
 from goldstein.methods.method import Unsupported
@@ -37,6 +36,7 @@ from goldstein.oracle.scheduler import Scheduler
 from goldstein.oracle.tasks import Chunk, TaskResult, WorkerPool
 from goldstein.run.history import COLUMNS
 from goldstein.run.result import Result, Status
+from goldstein.warnings import warn
 
 REFUSED = {
     "rng": "each run has its own seed",

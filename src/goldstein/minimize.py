@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.caution import warn
 from goldstein.methods import Method, resolve
 from goldstein.oracle import Array, Deterministic, Oracle
 from goldstein.projection import Projection
@@ -20,6 +19,7 @@ from goldstein.run.result import Result
 from goldstein.run.spec import RunSpec, asks_for
 from goldstein.run.stages import run
 from goldstein.stop import Criterion
+from goldstein.warnings import warn
 
 THEIRS = {"maxfev": "max_evals", "maxiter": "max_iter", "disp": "progress"}  # scipy's names of what it calls otherwise
 TOLERANCES = {"tol", "ftol", "gtol", "xtol", "fatol", "xatol"}

@@ -22,7 +22,6 @@ from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.scoring import Scoring
 from goldstein.attack.sign import SignAveraging
-from goldstein.caution import warn
 from goldstein.methods import BFGS, METHODS, Method, resolve
 from goldstein.oracle import Deterministic
 from goldstein.run.journal import content_of
@@ -30,6 +29,7 @@ from goldstein.run.lockstep import lockstep
 from goldstein.run.result import Result
 from goldstein.run.session import Session
 from goldstein.run.spec import RunSpec
+from goldstein.warnings import warn
 
 QUERIES = ("inside", "free")
 

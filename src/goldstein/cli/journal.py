@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from goldstein.cli.found import found
-from goldstein.cli.play import Wanted, aside, resume
-from goldstein.cli.polite import FAILED, PAGE, WRONG_USE, check_place, end
-from goldstein.cli.shown import MOST_NUMBERS, print_json, show_facts
+from goldstein.cli.errors import FAILED, PAGE, WRONG_USE, check_place, end
+from goldstein.cli.parsing import found
+from goldstein.cli.rendering import MOST_NUMBERS, print_json, show_facts
+from goldstein.cli.runner import Wanted, aside, resume
 from goldstein.extras import needed
 from goldstein.minimize import minimize
 from goldstein.report import Account, Fact, write

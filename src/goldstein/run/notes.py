@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from goldstein.caution import warn
 from goldstein.facts import Facts
 from goldstein.methods.method import Step
 from goldstein.run.outcome import Note, Ran, Text, flat, rounding
+from goldstein.warnings import warn
 
 FLAT = 50  # differences that are all exactly 0 are worth a warning from this many on,
 FLAT_WITH_NOISE = 500  # and with noise, where many components may be flat though f is not

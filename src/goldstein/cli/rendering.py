@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from goldstein.cli.polite import CODES, FAILING, end
+from goldstein.cli.errors import CODES, FAILING, end
 from goldstein.report import Fact, facts_of
 from goldstein.report.account import numbers
 from goldstein.run.result import Result
