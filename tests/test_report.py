@@ -10,8 +10,8 @@ import pytest
 
 import goldstein as gs
 from goldstein import report
-from goldstein.report.account import ENDS
 from goldstein.report.chart import WIDTH, Axis, Chart, Line, Point, short
+from goldstein.report.summary import ENDS
 
 jinja2 = pytest.importorskip("jinja2")
 
@@ -169,7 +169,7 @@ def test_a_run_with_failures_and_a_journal_says_how_to_go_on(tmp_path):
 def test_a_function_in_a_module_is_named_in_the_command():
     res = gs.minimize(absolute, np.zeros(2), max_evals=200, rng=0)
     res.settings["journal"] = "run.journal"
-    commands = [command for _, command in report.account_of(res).onwards]
+    commands = [command for _, command in report.summary_of(res).next_steps]
     assert commands[0] == f"goldstein resume run.journal --with {__name__}:absolute"
     assert commands[1].endswith("--max-evals 400 --extend")  # auto plans its steps for the budget
 
@@ -221,7 +221,7 @@ def test_a_report_is_html(exact):
 
 
 def test_the_answer_can_be_copied_from_the_page(exact):
-    assert report.account_of(exact).x == str(exact.x.tolist())
+    assert report.summary_of(exact).x == str(exact.x.tolist())
 
 
 def test_every_status_has_words():

@@ -11,8 +11,8 @@ import numpy as np
 
 from goldstein.extras import needed
 from goldstein.oracle import Array
-from goldstein.report.account import SIGMAS, is_noisy, smoothed
 from goldstein.report.chart import WIDE, short
+from goldstein.report.summary import SIGMAS, is_noisy, smoothed
 
 # Okabe and Ito's colours, which people with any kind of colour blindness can tell apart; yellow is too light on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

@@ -73,7 +73,7 @@ class Chart:
     ----------
     name : str
         What is on the vertical axis.
-    said : str
+    description : str
         The picture in words, for those who do not see it.
     lines : sequence of Line
         Its curves.
@@ -86,7 +86,7 @@ class Chart:
     """
 
     name: str
-    said: str
+    description: str
     lines: Sequence[Line]
     band: Band | None = None
     point: Point | None = None
@@ -99,7 +99,7 @@ class Chart:
         up = self._vertical()
         parts = [
             f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-labelledby="{key}-t {key}-d">',
-            f'<title id="{key}-t">{escape(self.name)}</title><desc id="{key}-d">{escape(self.said)}</desc>',
+            f'<title id="{key}-t">{escape(self.name)}</title><desc id="{key}-d">{escape(self.description)}</desc>',
             *_grid(across, up, self.height),
         ]
         if self.band is not None:

@@ -39,11 +39,11 @@ class Fact:
     """A line of a table: what, and what it is."""
 
     name: str
-    said: str
+    text: str
 
 
 @dataclass
-class Account:
+class Summary:
     """What there is to tell of a run.
 
     Attributes
@@ -70,7 +70,7 @@ class Account:
         The answer.
     settings, versions : list of Fact
         What was asked for, and what with.
-    onwards : list of (str, str)
+    next_steps : list of (str, str)
         How to go on: a sentence, and a command.
     """
 
@@ -86,18 +86,18 @@ class Account:
     x: str = ""
     settings: list[Fact] = field(default_factory=list)
     versions: list[Fact] = field(default_factory=list)
-    onwards: list[tuple[str, str]] = field(default_factory=list)
+    next_steps: list[tuple[str, str]] = field(default_factory=list)
 
 
-def account_of(result: Any) -> Account:
+def summary_of(result: Any) -> Summary:
     """Return what there is to tell of a `goldstein.Result`.
 
     Examples
     --------
     >>> import numpy as np, goldstein as gs
-    >>> from goldstein.report import account_of
+    >>> from goldstein.report import summary_of
     >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(3), max_evals=500, rng=0)
-    >>> account_of(res).facts[1].name
+    >>> summary_of(res).facts[1].name
     'evaluations'
     """
     settings: Mapping[str, Any] = result.get("settings", {})
@@ -105,7 +105,7 @@ def account_of(result: Any) -> Account:
     told = [(f"{choice.nfev:,}", cut(choice.sentence)) for choice in choices[:MOST_CHOICES]]
     function = settings.get("function", "")
     of = f" on {function}" if function else ""
-    return Account(
+    return Summary(
         title=cut(f"{result.method.name}{of}", 200),
         headline=f"f(x) = {value_in_words(result)}",
         facts=facts_of(result),
@@ -118,7 +118,7 @@ def account_of(result: Any) -> Account:
         x=exactly(result.x),
         settings=[Fact("method", cut(repr(result.method))), *in_lines(settings)],
         versions=in_lines(result.get("versions", {})),
-        onwards=_onwards(settings, result.method.needs.horizon),
+        next_steps=_next_steps(settings, result.method.needs.horizon),
     )
 
 
@@ -314,7 +314,7 @@ def _failures(result: Any) -> str:
     return f"{result.nfail:,} of {made:,} evaluations failed ({result.nfail / max(made, 1):.1%})."
 
 
-def _onwards(settings: Mapping[str, Any], horizon: bool) -> list[tuple[str, str]]:
+def _next_steps(settings: Mapping[str, Any], horizon: bool) -> list[tuple[str, str]]:
     function = str(settings.get("function", ""))
     importable = ":" in function and "<" not in function and not function.startswith("__main__:")
     name = shlex.quote(function) if importable else "my_module:my_function"
