@@ -350,8 +350,8 @@ def from_scale_keeps_options(method: Method, stochastic: bool) -> None:
             guess = _built_from_scale(kind, scale, {name: settings[name] for name in names})
             for name in names:
                 assert repr(getattr(guess, name)) == repr(settings[name]), (
-                    f"from_scale was given {name}={settings[name]!r} and took {getattr(guess, name)!r}; let options come "
-                    "last, as in cls(**{…, **given})"
+                    f"from_scale was given {name}={settings[name]!r} and took {getattr(guess, name)!r}; let options "
+                    "come last, as in cls(**{…, **given})"
                 )
     result = _run(Probed(kind.name, {}, kind.from_scale), _Counted(), stochastic)
     assert np.isfinite(result.x).all(), f"with guessed settings the iterate is not finite: {result.message}"
