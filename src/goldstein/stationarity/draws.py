@@ -11,6 +11,7 @@ from goldstein.criterion import Check
 from goldstein.estimate.smoothing import Central, ball, orthogonal, sphere
 from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle, Query, Sampler
+from goldstein.stationarity.rounding import ValueStep
 
 T = TypeVar("T")
 
@@ -83,13 +84,15 @@ def portions(n: int, numbers: int) -> list[int]:
     return [min(most, n - start) for start in range(0, n, most)]
 
 
-def counted(check: Check[T], count: Facts) -> Check[T]:
-    """Pass on a check's queries and count their answers."""
+def counted(check: Check[T], count: Facts, step: ValueStep | None = None) -> Check[T]:
+    """Pass on a check's queries and count their answers; `step` learns from their values."""
     try:
         query = next(check)
         while True:
             answer = yield query
             count.measure(count.count(query, answer, diagnostic=True))
+            if step is not None and query.order == 0:
+                step.add(query.points, answer.values)
             query = check.send(answer)
     except StopIteration as done:
         result: T = done.value

@@ -22,7 +22,7 @@ from goldstein.norms import norm
 from goldstein.oracle import Array, Deterministic, Oracle, Query
 from goldstein.stationarity.draws import Gradients, Source, Values, asked, counted, drive, portions, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, gather
-from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients, points_that_fit
+from goldstein.stationarity.rounding import ValueStep, as_centre, as_oracle, needs_gradients, points_that_fit
 
 AT_ONCE = 1_000  # points up to which one call of NNLS solves the whole problem
 GAP = 1e-14  # relative Frank-Wolfe gap at which weights are optimal to rounding
@@ -161,7 +161,10 @@ def min_norm_hull(
         check = exact_hull(np.concatenate(y), count)
     else:
         check = noisy_hull(oracle, radius, np.concatenate(y), batch, lambda _: batch, rng, count, confidence)
-    hull = drive(counted(check, count), oracle)
+    step = ValueStep()
+    hull = drive(counted(check, count, None if oracle.noisy else step), oracle)
+    if step.size:
+        hull = replace(hull, bound=hull.bound + step.slope(x.size, radius))
     if points_that_fit(x, delta, count.roundoff) < needed:
         return replace(hull, bound=np.inf)
     return hull
