@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from studies.report import Markers, in_words, leave, markdown, show
+from studies.record import write_whole
+from studies.report import in_words, markdown, page, show
 from studies.svm.study import CHARGED, EIGHTIETH, EVALUATED, POINTS, TENTH, THIRTIETH
 
-MARKERS = Markers("<!-- svm: begin -->", "<!-- svm: end -->")
+SETUP = Path(__file__).parent / "setup.md"
 STYLES: dict[str, dict[str, Any]] = {
     "GFM": {"color": "C0"},
     "GFM+": {"color": "C1", "linestyle": (0, (5, 2))},
@@ -35,19 +36,20 @@ TUNED = ("GFM", "GFM+", "ZO-O2NC")
 # Set for the default before it was written, at the whole budget.
 BARS = {"a9a": 0.3545, "w8a": 0.0300, "covtype": 0.5845, "ijcnn1": 0.1720, "mushrooms": 1e-4, "phishing": 0.1425}
 
+TITLE = "Capped-ℓ₁ SVM"
 Results = Mapping[str, Any]
 
 
-def write(results: Results, out: Path, docs: Path | None = None) -> None:
-    """Leave figure.png and table.md in `out`, print the losses, and fill the markers of `docs` if it is named."""
-    leave(block(results), out / "table.md", docs, MARKERS)
+def write(results: Results, out: Path) -> None:
+    """Leave figure.png and table.md in `out`, and print the losses."""
+    write_whole(out / "table.md", tables(results))
     figure(results, out / "figure.png")
     show("Full loss at the end of the budget, mean ± standard deviation over seeds", *_losses(results))
     print(f"Figure, all tables and numbers: {out}")
 
 
-def block(results: Results) -> str:
-    """Return all tables and verdicts as Markdown."""
+def tables(results: Results) -> str:
+    """Return verdicts, tables and set-up as a page of Markdown."""
     seeds, tuning, share = len(results["seeds"]), len(results["tuning_seeds"]), results["share_of_budget"]
     scale = "the whole budget" if share == 1 else f"{share:.0%} of the budget"
     head = (
@@ -63,9 +65,9 @@ def block(results: Results) -> str:
         head += f" All the rest: {results['code']}."
     for key, name in results.get("formerly", {}).items():
         head += f" *{key}* was called {name} when it was run."
-    parts = [head, _claims(results), _asked(results), _sets(results), LOSSES, markdown(*_losses(results))]
+    parts = [_claims(results), _asked(results), head, "## Numbers", _sets(results), LOSSES, markdown(*_losses(results))]
     parts += [_arrivals(results), _settings(results), _verdicts(results), _unseen(results), _public(results)]
-    return "\n\n".join([*parts, _variance(results)]) + "\n"
+    return page(TITLE, [*parts, _variance(results)], SETUP)
 
 
 def _claims(results: Results) -> str:
