@@ -34,7 +34,7 @@ def svm(
     only: Only = None,
     report: Report = False,
 ) -> None:
-    """The capped-l1 SVM of the paper's first experiment, every value counted; goes on where it was stopped."""
+    """The capped-l1 SVM of the paper's first experiment, every value counted; continues where it was stopped."""
     with _study("svm", out, quick, fresh and not report) as folder:
         from studies.svm import report as sheet
         from studies.svm import study
@@ -58,7 +58,7 @@ def attack(
     only: Only = None,
     report: Report = False,
 ) -> None:
-    """The black-box attack of the paper's second experiment, every query counted; goes on where it was stopped."""
+    """The black-box attack of the paper's second experiment, every query counted; continues where it was stopped."""
     with _study("attack", out, quick, fresh and not report) as folder:
         from studies.attack import report as sheet
         from studies.attack import study
@@ -103,7 +103,7 @@ def scaling(
     quick: Annotated[bool, typer.Option(help="Tiny grids, a minute.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads; all cores when not given.")] = None,
 ) -> None:
-    """Theorem and measurement side by side: planned runs, and exponents in ε, δ and d; goes on where it was stopped."""
+    """Theorem and measurement: planned runs, and exponents in ε, δ and d; continues where it was stopped."""
     with _study("scaling", out, quick) as folder:
         from studies.scaling import study
 
@@ -164,7 +164,7 @@ def peers(
     fresh: Annotated[bool, typer.Option(help="Throw away what there is of these families and methods.")] = False,
     report: Report = False,
 ) -> None:
-    """The default against other optimisers, at equal evaluations; goes on where it was stopped."""
+    """The default against other optimisers, at equal evaluations; continues where it was stopped."""
     place = Path("results")
     if quick:
         place = Path("out/peers-quick")
@@ -211,7 +211,7 @@ def _study(name: str, out: Path | None, quick: bool = False, fresh: bool = False
     try:
         yield folder
     except KeyboardInterrupt:
-        typer.echo(f"Stopped. What is done is in {folder}; the same command goes on from there.", err=True)
+        typer.echo(f"Stopped. What is done is in {folder}; the same command continues from there.", err=True)
         raise typer.Exit(130) from None
     except ModuleNotFoundError as error:
         if (error.name or "goldstein").partition(".")[0] in ("goldstein", "studies"):

@@ -424,17 +424,17 @@ def made_up(**means):
     return {key: {"mean": means.get(key, 1.0), "ends": [means.get(key, 1.0)] * 4, "curve": curve} for key in names}
 
 
-def test_what_was_asked_of_the_default_is_judged_by_the_means():
+def test_the_targets_of_the_default_are_judged_by_the_means():
     good = made_up(**{"auto": 0.354, svm.TENTH: 0.5, svm.THIRTIETH: 0.9})
     bad = made_up(**{"auto": 0.0301, svm.TENTH: 0.99, "ZO-O2NC": 0.98, svm.THIRTIETH: 2.0})
     bad[svm.THIRTIETH]["ends"] = [0.5, 0.5, 0.5, 6.5]
     results = {"share_of_budget": 1.0, "datasets": {"a9a": {"methods": good}, "w8a": {"methods": bad}}}
-    text = svm_report._asked(results)
+    text = svm_report._targets(results)
     assert "a9a 0.354 (0.3545); w8a 0.0301 (0.03). Met on 1 of 2." in text
     assert "ZO-O2NC, tuned, at the whole budget on 1 of 2" in text
     assert "below tuned GFM at the whole budget on 1 of 2" in text
     assert "on w8a its mean does not, while 3 of 4 seeds do (median 0.5)" in text
-    assert "in brackets" not in svm_report._asked(results | {"share_of_budget": 0.1})
+    assert "in brackets" not in svm_report._targets(results | {"share_of_budget": 0.1})
 
 
 def test_the_share_of_the_budget_after_which_a_curve_is_as_low_as_another_s_end():

@@ -37,7 +37,7 @@ def write(results: Results, out: Path) -> None:
     write_whole(out / "table.md", tables(results))
     figure(results, out / "figure.png")
     for name, part in results["datasets"].items():
-        show(f"{name}: success % at so many queries", *_rates(part))
+        show(f"{name}: success in % by number of queries", *_rates(part))
     print(f"Figure, all tables and numbers: {out}")
 
 
@@ -54,7 +54,9 @@ def tables(results: Results) -> str:
         head += f" Run again since, with changed code ({code}; all the rest: {results['code']}): {keys}."
     parts = [_claims(results), head, "## Numbers", _networks(results)]
     for name, part in results["datasets"].items():
-        title = f"{name}: success in % of the images attacked at so many queries, all counted (95 % bands over images)"
+        title = (
+            f"{name}: success in % of the attacked images by number of queries, all counted (95 % bands over images)"
+        )
         wins, attacked = part["pgd"]["won"], part["pgd"]["attacked"]
         note = f"PGD, which sees gradients, wins {100 * wins / max(attacked, 1):.1f} %."
         parts += [f"{title}; mean queries of the images won, median of all. {note}", markdown(*_rates(part))]
@@ -139,8 +141,8 @@ def _conventions(results: Results) -> str:
                 rows.append([name, key, word, *(f"{100 * a:.1f} / {100 * b:.1f}" for a, b in pairs)])
     marks = next(iter(next(iter(results["datasets"].values()))["methods"].values()))["at"]
     title = (
-        "Two ways of counting: success in % at so many queries, every row that reached the network / by the count "
-        "named. The budget binds the first. For Square Attack a row that is asked again is answered from memory and "
+        "Two ways of counting: success in % by number of queries, every row that reached the network / by the count "
+        "named. The budget limits the first. For Square Attack a repeated row is answered from memory and "
         "not charged."
     )
     return f"{title}\n\n{markdown(['data', 'method', 'count', *(f'{mark:,}' for mark in marks)], rows)}"

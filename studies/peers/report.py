@@ -86,21 +86,21 @@ def spoken(found: dict[str, Any]) -> str:
     if calm["functions"]:
         lines.append(
             f"- Without noise, 200·d values, at most 2 × the better of pycma and scipy's BFGS: "
-            f"{calm['functions_within']} of {calm['functions']} functions of `problems/` ({calm['share']:.0%}; asked: "
+            f"{calm['functions_within']} of {calm['functions']} functions of `problems/` ({calm['share']:.0%}; target: "
             f"67 %), {calm['cells_within']} of {calm['cells']} cells."
         )
     for d, row in found["coco"].items():
         if row["medians"][AUTO] is not None:
             stuck = ", ".join(row["no_progress"]) or "none"
             lines.append(
-                f"- COCO bbob-noisy, d = {d}, median share left on f101 to f112: {_medians(row['medians'])} (asked: "
-                f"{row['aim']:g}); on all functions: {_medians(row['all'])}. Functions on which pycma makes progress "
-                f"and auto none: {stuck}."
+                f"- COCO bbob-noisy, d = {d}, median remaining share on f101 to f112: {_medians(row['medians'])} "
+                f"(target: {row['aim']:g}); on all functions: {_medians(row['all'])}. Functions on which pycma makes "
+                f"progress and auto none: {stuck}."
             )
     simopt = found["simopt"]
     if simopt["problems"]:
         lines.append(
-            f"- SimOpt, first or within 2 % of the gap: {simopt['within']} of {simopt['problems']} problems (asked: 8 "
+            f"- SimOpt, first or within 2 % of the gap: {simopt['within']} of {simopt['problems']} problems (target: 8 "
             "of 10)."
         )
     return "\n".join(lines)

@@ -159,9 +159,9 @@ def _theorems(record: Record) -> str:
     return (
         "d = 5, δ = 0.3, on the closed forms ridge, capped ridge, cone and shell: L = 1, gap = 1 (1/2 for the capped "
         "ridge), R = 1 where f is convex, and gradients without noise, noise = 0 in the plans of O2NC (with noise = L, "
-        "which a plan assumes unless told, its blocks are longer). Evaluations are those of the dearest plan (≤: a "
-        "worst case); measured / target is the largest over the problems, with the upper end of its 95 % interval; "
-        "it is E‖∇f_δ(x_out)‖²/ε² for GFM and its warm starts, the mean norm of a block's gradient over "
+        "which a plan assumes by default, its blocks are longer). Evaluations are those of the most expensive plan "
+        "(≤: a worst case); measured / target is the largest over the problems, with the upper end of its 95 % "
+        "interval; it is E‖∇f_δ(x_out)‖²/ε² for GFM and its warm starts, the mean norm of a block's gradient over "
         "ε for O2NC (in brackets the exact distance), the exact distance over ε for the others. Lengths of planned "
         "runs are set by formula, so no exponent follows from them.\n\n" + markdown(head, lines)
     )

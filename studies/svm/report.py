@@ -65,7 +65,15 @@ def tables(results: Results) -> str:
         head += f" All the rest: {results['code']}."
     for key, name in results.get("formerly", {}).items():
         head += f" *{key}* was called {name} when it was run."
-    parts = [_claims(results), _asked(results), head, "## Numbers", _sets(results), LOSSES, markdown(*_losses(results))]
+    parts = [
+        _claims(results),
+        _targets(results),
+        head,
+        "## Numbers",
+        _sets(results),
+        LOSSES,
+        markdown(*_losses(results)),
+    ]
     parts += [_arrivals(results), _settings(results), _verdicts(results), _unseen(results), _public(results)]
     return page(TITLE, [*parts, _variance(results)], SETUP)
 
@@ -107,8 +115,8 @@ def _claims(results: Results) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _asked(results: Results) -> str:
-    """Return what was asked of the default before it was written, and what was measured."""
+def _targets(results: Results) -> str:
+    """Return the targets set for the default before it was written, and what was measured."""
     sets = {name: part["methods"] for name, part in results["datasets"].items()}
     count = len(sets)
     lines = []
@@ -120,20 +128,20 @@ def _asked(results: Results) -> str:
     tenth = sum(all(_mean(its[TENTH]) < _mean(its[key]) for key in TUNED) for its in sets.values())
     lines.append(
         f"Given a tenth of the budget, it ends below GFM, GFM+ and ZO-O2NC, tuned, at the whole budget on {tenth} of "
-        f"{count} (asked for: all)."
+        f"{count} (target: all)."
     )
     thirtieth = [name for name, its in sets.items() if _mean(its[THIRTIETH]) < _mean(its["GFM"])]
     others = [f"; on {name} {_seeds_below(its)}" for name, its in sets.items() if name not in thirtieth]
     lines.append(
-        f"Given a thirtieth, it ends below tuned GFM at the whole budget on {len(thirtieth)} of {count} (asked for: "
+        f"Given a thirtieth, it ends below tuned GFM at the whole budget on {len(thirtieth)} of {count} (target: "
         f"four of six){''.join(others)}."
     )
     eightieth = [name for name, its in sets.items() if _mean(its[EIGHTIETH]) < _mean(its["GFM"])]
     lines.append(
         f"Given an eightieth, and the best radius of its grid, sift ends below tuned GFM at the whole budget on "
-        f"{', '.join(eightieth) or 'none'} (asked for: a9a, {'met' if 'a9a' in eightieth else 'missed'})."
+        f"{', '.join(eightieth) or 'none'} (target: a9a, {'met' if 'a9a' in eightieth else 'missed'})."
     )
-    return "\n".join(["What was asked of auto before it was written:\n", *(f"- {line}" for line in lines)])
+    return "\n".join(["Targets set for auto before it was written:\n", *(f"- {line}" for line in lines)])
 
 
 def _seeds_below(its: Mapping[str, Any]) -> str:
