@@ -263,14 +263,13 @@ def run(
     images: int | None = None,
     max_queries: int | None = None,
     data: Path | None = None,
-    docs: Path | None = None,
     jobs: int | None = None,
     weights: Path | None = None,
     only: Sequence[str] = (),
     scale: Attacks | None = None,
     problems: Callable[[], list[Problem]] | None = None,
 ) -> dict[str, Any]:
-    """Run the study; leave results.json, a figure and a table in `out`, and the table in `docs` if that is named.
+    """Run the study; leave results.json, a figure and a report in `out`.
 
     Parameters
     ----------
@@ -282,8 +281,6 @@ def run(
         Test images of each data set (up to 10,000) and queries for each, if others than 1,000 and 10,000.
     data : Path, optional
         Folder with the data files; see `goldstein.datasets`.
-    docs : Path, optional
-        Markdown file with the markers between which the table goes.
     jobs : int, optional
         Attacks at a time; None: as many as there are cores.
     weights : Path, optional
@@ -305,7 +302,6 @@ def run(
         "max_queries": chosen.max_queries,
         "tuning": {"images": list(chosen.rounds), "max_queries": chosen.tuning_queries},
     }
-    report.MARKERS.check(docs)
     results = record.earlier(out, only, (*entries(), *squares(chosen.max_queries)), about)
     sets: dict[str, Any] = {}
     with study_bar() as progress, warnings.catch_warnings():
@@ -326,5 +322,5 @@ def run(
         results = {**record.provenance(made_by), "version": VERSION, **about}
     results |= {"datasets": sets}
     record.save(results, out)
-    report.write(results, out, docs)
+    report.write(results, out)
     return results

@@ -46,7 +46,6 @@ def run(
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (),
     tuning: bool = False,
-    docs: Path | None = None,
     families: Mapping[str, Callable[[bool], Iterator[Cell]]] = FAMILIES,
 ) -> Record:
     """Do the runs that peers.json in `out` does not hold; leave it, and tables and figures in `out`/peers.
@@ -65,14 +64,11 @@ def run(
         Other seeds than those of the cells.
     tuning : bool
         The problems on which constants may be chosen, with the seeds that are kept for that.
-    docs : Path, optional
-        Markdown file with the markers between which the tables go.
     families : mapping
         Where the cells come from.
     """
     from studies.peers import report
 
-    report.MARKERS.check(docs)
     _known("family", only, families)
     results = _begun(out) or _new(quick)
     with study_bar() as progress, warnings.catch_warnings():
@@ -98,7 +94,7 @@ def run(
             progress.update(task, description=f"{cell.family}: {cell.problem}"[:40])
             study.do(cell)
     if results["cells"]:
-        report.write(results, out / "peers", docs)
+        report.write(results, out / "peers")
     return results
 
 

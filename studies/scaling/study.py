@@ -24,15 +24,14 @@ FILE = "scaling.json"
 VERSION = 1  # of the computation: to be raised when the same settings give other numbers
 
 
-def run(out: Path, *, quick: bool = False, docs: Path | None = None, workers: int | None = None) -> dict[str, Any]:
-    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`."""
+def run(out: Path, *, quick: bool = False, workers: int | None = None) -> dict[str, Any]:
+    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`."""
     from studies.scaling import report
 
-    report.MARKERS.check(docs)
     seeds, tuning = (planned.QUICK, tuned.QUICK) if quick else (planned.FULL, tuned.FULL)
     threads = workers or os.cpu_count() or 1
     record = work(out, seeds, tuning, quick=quick, workers=threads, say=partial(print, flush=True))
-    report.write(record, out, docs)
+    report.write(record, out)
     return record
 
 
