@@ -11,8 +11,9 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from goldstein import cli, datasets
+from goldstein import cli
 from goldstein.cli.app import app
+from studies import datasets
 from test_datasets import TEXT, cache, file_of, packed
 from test_downloads import server
 

@@ -100,7 +100,6 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {
     "attack",
-    "datasets",
     "estimate",
     "methods",
     "oracle",
