@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from goldstein import datasets
-from studies import record
+from studies import datasets, record
 from studies.record import Unsupported
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

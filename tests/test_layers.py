@@ -13,8 +13,8 @@ ROOT = Path(goldstein.__file__).parent
 ORDER = [
     ["arguments", "norms", "warnings", "extras", "retired"],
     ["oracle"],
-    ["state", "download", "compiled", "report", "torch"],
-    ["facts", "output", "projection", "steps", "estimate", "criterion", "problems", "datasets", "plot"],
+    ["state", "compiled", "report", "torch"],
+    ["facts", "output", "projection", "steps", "estimate", "criterion", "problems", "plot"],
     ["stationarity"],
     ["methods", "stop"],
     ["run"],

@@ -20,9 +20,8 @@ pytest.importorskip("numba")
 
 import llvmlite.binding
 
-from goldstein import datasets
 from goldstein.problems import capped_l1_svm
-from studies import bars, defaults
+from studies import bars, datasets, defaults
 from studies.attack import curves
 from studies.scaling import planned, tuned
 from studies.scaling.problems import TERRAINS

@@ -19,10 +19,9 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
 import goldstein as gs
-from goldstein import datasets
 from goldstein.estimate.smoothing import ball
 from goldstein.problems import capped_l1_svm
-from studies import record
+from studies import datasets, record
 from studies.cells import Cells
 from studies.svm import measure as svm_measure
 from studies.svm import public_convention

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 import goldstein as gs
-from goldstein import datasets
 from goldstein.problems.svm import SVM, capped_l1_svm
 from goldstein.steps import LinearDecay
-from studies import Array, record
+from studies import Array, datasets, record
 from studies.svm import measure, public_convention
 from studies.svm.public_convention import PublicGFMPlus, PublicRun
 from studies.work import Piece, Work, study_bar
@@ -343,7 +342,13 @@ def run(
     quick : bool
         A tenth of every budget, one tuning seed and five others.
     data : Path, optional
+<<<<<<< HEAD
         Folder with the data files; see `goldstein.datasets`.
+=======
+        Folder with the data files; see `studies.datasets`.
+    docs : Path, optional
+        Markdown file with the markers between which the table goes.
+>>>>>>> room-shells
     jobs : int, optional
         Runs at a time; None: as many as there are cores.
     only : sequence of str, optional
