@@ -13,14 +13,6 @@ from typer.testing import CliRunner
 
 from goldstein import cli
 from goldstein.cli.app import app
-<<<<<<< HEAD
-=======
-from studies import datasets
-from test_datasets import TEXT, cache, file_of, packed
-from test_downloads import server
-
-__all__ = ["cache", "server"]  # fixtures
->>>>>>> room-shells
 
 
 def run(*arguments, columns=200):

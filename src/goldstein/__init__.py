@@ -13,7 +13,6 @@ from goldstein import retired
 __version__ = "0.2.0"
 
 
-<<<<<<< HEAD
 def _homes() -> dict[str, str]:
     """Return in which module each public name is found, as `__init__.pyi` says."""
     tree = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
@@ -23,38 +22,6 @@ def _homes() -> dict[str, str]:
 
 _HOME = _homes()
 __all__ = sorted(_HOME)
-=======
-# Names are fetched when they are first asked for, so that a worker, who needs none of them, starts quickly.
-_HOMES = {
-    "goldstein": "projection steps stop theory",
-    "goldstein.estimate": "smoothing",
-    "goldstein.many": "ManyResults minimize_many",
-    "goldstein.methods": (
-        "BFGS GFM INGD O2NC PINGD PSINGD SINGD ZOO2NC BlockCMA CuttingPlane GFMPlus Method Needs OnePhase Sift Step "
-        "WarmStart register"
-    ),
-    "goldstein.minimize": "minimize scipy_method",
-    "goldstein.oracle": "Deterministic Expectation FiniteSum Oracle Query Seeded Unreplayable",
-    "goldstein.run.journal": "Journal",
-    "goldstein.run.result": "Result Status",
-    "goldstein.stationarity": "certify min_norm_hull smoothed_gradient_norm value_gap_bound",
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-_ROOMS = {
-    "attack",
-    "estimate",
-    "methods",
-    "oracle",
-    "plot",
-    "problems",
-    "report",
-    "run",
-    "simopt",
-    "sklearn",
-}
-_ROOMS |= {"stationarity", "testing", "torch"}
-_MODULES = {"smoothing", *_ROOMS, *(name for name, home in _HOME.items() if home == "goldstein")}
->>>>>>> room-shells
 
 
 def __dir__() -> list[str]:

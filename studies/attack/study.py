@@ -280,13 +280,7 @@ def run(
     images, max_queries : int, optional
         Test images of each data set (up to 10,000) and queries for each, if others than 1,000 and 10,000.
     data : Path, optional
-<<<<<<< HEAD
-        Folder with the data files; see `goldstein.datasets`.
-=======
         Folder with the data files; see `studies.datasets`.
-    docs : Path, optional
-        Markdown file with the markers between which the table goes.
->>>>>>> room-shells
     jobs : int, optional
         Attacks at a time; None: as many as there are cores.
     weights : Path, optional

@@ -342,13 +342,7 @@ def run(
     quick : bool
         A tenth of every budget, one tuning seed and five others.
     data : Path, optional
-<<<<<<< HEAD
-        Folder with the data files; see `goldstein.datasets`.
-=======
         Folder with the data files; see `studies.datasets`.
-    docs : Path, optional
-        Markdown file with the markers between which the table goes.
->>>>>>> room-shells
     jobs : int, optional
         Runs at a time; None: as many as there are cores.
     only : sequence of str, optional
