@@ -81,3 +81,12 @@ def test_other_mistakes_are_answered_as_ever():
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         gs.Query(np.zeros((1, 1)), colour=1)
     assert replace(gs.Needs(), query_radius=1.0).query_radius == 1.0
+
+
+@pytest.mark.parametrize("kind", [gs.Sift, gs.SINGD, gs.PSINGD, gs.INGD, gs.PINGD, gs.CuttingPlane, gs.O2NC])
+def test_settings_of_methods(kind):
+    with pytest.raises(TypeError, match=r"\(step=...\) is called fd_step since"):
+        kind(step=1e-6)
+    if kind is gs.Sift:
+        with pytest.raises(TypeError, match="is called max_evals_per_sample since"):
+            kind(1.0, cap=10)

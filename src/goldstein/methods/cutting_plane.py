@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from goldstein import retired
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.ingd import Certifying, CertifyingState
 from goldstein.methods.method import Context, Step
@@ -44,6 +45,7 @@ class CuttingPlaneState(CertifyingState):
     z: Array | None = None
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class CuttingPlane(Certifying):
     """Cutting planes in the space of directions (Davis et al. 2022), with the proof of the answer.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.first_order import FirstOrder, FirstOrderState, Sifted
 from goldstein.methods.method import TARGET, Context, Needs, Scale, Step, any_iterate
@@ -217,6 +217,7 @@ class INGDState(CertifyingState):
     inner: int = 0
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class INGD(_Interpolated):
     """Interpolated normalised gradient descent (Zhang et al. 2020), with the proof of its answer.
@@ -307,6 +308,7 @@ class INGD(_Interpolated):
             self._restart(state, state.origin)
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class PINGD(_Interpolated):
     """Perturbed INGD (Davis et al. 2022): gradients at random points only, with the proof of its answer.

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.compiled.tally import O2NC as O2NC_RECORD
 from goldstein.compiled.tally import record_of, write_back
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
@@ -143,6 +143,7 @@ class _Blocks(Method):
         return min(max_iter, length * (1 + int(rng.random() * max(1, max_iter // length))))
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class O2NC(_Blocks, FirstOrder):
     """Online-to-nonconvex conversion with stochastic gradients (Cutkosky, Mehta and Orabona 2023).

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.compiled.tally import SIFT, SIFT_BATCH, SIFT_SETTINGS, new_record, new_tally, record_of, write_back
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, noted_ball
@@ -133,6 +133,7 @@ class Batch:
     place: int
 
 
+@retired.fields(step="fd_step", cap="max_evals_per_sample")
 @dataclass(frozen=True)
 class Sift(Method):
     """Descent along component gradients from values: a walk through the coordinates for each ξ, and its bisection.

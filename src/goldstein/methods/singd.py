@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.method import TARGET, TRAVEL, Context, Needs, Scale, Step
@@ -38,6 +38,7 @@ class SINGDState(FirstOrderState):
     past: Array = None  # type: ignore[assignment]
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class SINGD(FirstOrder):
     """Stochastic interpolated normalised gradient descent (Zhang et al. 2020).
@@ -190,6 +191,7 @@ class SINGD(FirstOrder):
         return cls(**{"delta": delta, "p": p, "q": q, "beta": beta, **options})
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class PSINGD(SINGD):
     """SINGD that perturbs its direction before each move, for gradients that exist almost everywhere only.
