@@ -86,7 +86,7 @@ def measure(case: Case, seed: int) -> dict[str, Any]:
     return {
         "value": float(trial.judged(res.x)),
         "far": watched.farthest / scale,
-        "kind": res.message.split('the kind is "')[1].split('"')[0],
+        "kind": res.message.split('Kind "')[1].split('"')[0],
         "counted": watched.calls == res.nfev <= case.max_evals,
         "warnings": [str(said.message) for said in warned],
         "message": res.message,

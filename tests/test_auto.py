@@ -18,7 +18,7 @@ from studies import bars
 
 
 def kind_of(res):
-    return res.message.split('the kind is "')[1].split('"')[0]
+    return res.message.split('Kind "')[1].split('"')[0]
 
 
 def staircase(x):

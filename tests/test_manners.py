@@ -197,9 +197,9 @@ def test_a_simulator_that_ignores_its_seed_is_told_so():
 @pytest.mark.parametrize(
     ("oracle", "ran"),
     [
-        (value, 'auto ran BFGS, raced against CMA-ES: the kind is "exact", since no jumps were found; looking took'),
-        (gs.Seeded(lambda x, seed: value(x, 1 + seed % 3)), 'auto ran sifting: the kind is "replayed", since no jumps'),
-        (gs.Unreplayable(value), 'auto ran CMA-ES in blocks: the kind is "fresh", since its noise cannot be replayed.'),
+        (value, 'auto ran BFGS, raced against CMA-ES. Kind "exact": no jumps found; '),
+        (gs.Seeded(lambda x, seed: value(x, 1 + seed % 3)), 'auto ran sifting. Kind "replayed": no jumps'),
+        (gs.Unreplayable(value), 'auto ran CMA-ES in blocks. Kind "fresh": its noise cannot be replayed.'),
     ],
     ids=["exact", "replayed", "fresh"],
 )
@@ -209,7 +209,7 @@ def test_the_message_says_what_ran_and_why(oracle, ran):
     if oracle is value:
         assert "The lowest point is that of bfgs (evaluations: bfgs " in res.message
     told = gs.minimize(oracle, X0, max_evals=1000, rng=0, options={"kind": "jumps"}).message
-    assert 'the kind is "jumps", as the user said' in told
+    assert 'Kind "jumps": as requested' in told
 
 
 # args

@@ -1,7 +1,7 @@
-"""Probed: a method given by name, whose missing settings are chosen from a few counted probes.
+"""Probed: a method by name, whose missing settings follow from a few counted probes.
 
 Probing at x0 finds the length scale R of the function and its steepness G (`goldstein.methods.probe`). Radii and steps
-follow from R, G and the budget; what the user gave stays as it is.
+follow from R, G and the budget; the user's options stay as they are.
 """
 
 from __future__ import annotations
@@ -11,48 +11,22 @@ from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from typing import Any
 
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, MethodState, Needs, Scale, Step, Unsupported
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
 from goldstein.methods.probe import Probe
-from goldstein.methods.staged import Staged, StagedKernel, StagedState
+from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, StagedKernel, StagedState
 from goldstein.norms import HUGE, norm
-from goldstein.oracle import Array, Oracle, Query
+from goldstein.oracle import Array, Oracle
 
 FromScale = Callable[[Scale, Mapping[str, Any]], Method]
-OPTIONS_HINT = "Settings that you did not give were chosen from probes; options= sets them."
+OPTIONS_HINT = "Settings were chosen from probes; options= sets them."
 FARTHEST = 1e300  # a radius at most: beyond it lengths leave the range of floating point
 NOMINAL = Scale(1.0, 0.0, 1000)  # a function of which nothing is known
 SMALL = (Scale(1e-12, 0.0, 1000), Scale(2e-12, 0.0, 1000))  # what does not depend on these was given
 
 
 @dataclass
-class ProbeStageState(MethodState):
-    """State of the first stage: the probe."""
-
-    probe: Probe = None  # type: ignore[assignment]
-
-
-@dataclass(frozen=True)
-class ProbeStage(Method):
-    """The stage that finds the scale of a function; it moves nothing."""
-
-    name = "probing"
-
-    def init(self, x: Array, context: Context) -> ProbeStageState:
-        budget = _budget(context)
-        return ProbeStageState(x, probe=Probe.plan(x, budget, context.noisy and context.sample is None, careful=True))
-
-    def ask(self, state: ProbeStageState, context: Context, limit: int | None) -> Query | None:
-        query = state.probe.ask(state.x, context)
-        return query if limit is None or len(query) <= limit else None
-
-    def tell(self, state: ProbeStageState, context: Context, query: Query, values: Array) -> Step:
-        state.probe.tell(query, values)
-        return state.make_step(completed=0)
-
-
-@dataclass
 class ProbedState(StagedState):
-    """State of a probed method: also what probing found, and what it chose in words."""
+    """State of `Probed`: also the measured scale, and a note on the settings."""
 
     scale: Scale | None = None
     note: str = ""
@@ -60,16 +34,16 @@ class ProbedState(StagedState):
 
 @dataclass(frozen=True)
 class Probed(Staged):
-    """A method by name with the settings given; the others are chosen after probing.
+    """A method by name with the user's options; the other settings are chosen after probing.
 
     Parameters
     ----------
     requested : str
         Name of the method.
     options : mapping
-        Settings of its constructor that stay as they are.
+        Settings that stay as they are.
     build : callable
-        Builds the method from the scale found and the settings given.
+        Returns the method from a scale and the options.
     """
 
     requested: str
@@ -77,13 +51,12 @@ class Probed(Staged):
     build: FromScale = field(repr=False)
 
     def __post_init__(self) -> None:
-        # What the method needs and how it answers does not depend on the settings that are still open.
         try:
             example = self.build(NOMINAL, self.options)
         except (ArithmeticError, TypeError):
             plain = self.build(NOMINAL, {})
             own = {f.name: self.options[f.name] for f in fields(plain) if f.name in self.options}
-            replace(plain, **own)  # says in a sentence which setting is wrong
+            replace(plain, **own)  # raises in a sentence if one of them is wrong
             raise
         object.__setattr__(self, "_example", example)
         object.__setattr__(self, "_built", (None, example))
@@ -93,7 +66,7 @@ class Probed(Staged):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The name of the method that was asked for."""
+        """The name of the method."""
         return self.requested
 
     @property
@@ -111,16 +84,17 @@ class Probed(Staged):
             )
         if self._example.needs.query_radius and not self._example.needs.respects_bounds:
             Probe.check_room(self.requested, context.project)
-        self._example.init(x, context)  # what the method cannot do is said before anything is evaluated
-        state = ProbedState(x, note=f"{self.requested} was still probing for its settings.")
-        state.inner = ProbeStage().init(x, self._stage_context(state, context))
+        self._example.init(x, context)  # raises before anything is evaluated
+        state = ProbedState(x, note=f"{self.requested} did not finish probing for its settings.")
+        noisy = context.noisy and context.sample is None
+        state.inner = ProbeStageState(x, probe=Probe.plan(x, self._budget(context), noisy, careful=True))
         if state.inner.probe.over:
             self._build(state, context)
         return state
 
     def _method(self, state: ProbedState) -> Method:
         if state.stage == 1:
-            return ProbeStage()
+            return PROBE_STAGE
         known = self._built
         if known[0] is not state.scale:
             assert state.scale is not None
@@ -150,7 +124,7 @@ class Probed(Staged):
         return step
 
     def _build(self, state: ProbedState, context: Context) -> None:
-        """Choose the settings by what probing found, and begin."""
+        """Choose the settings by what probing found, and start the method."""
         probe: Probe = state.inner.probe
         d = state.x.size
         evals = max(self._budget(context) - context.nfev, 2)
@@ -171,16 +145,11 @@ class Probed(Staged):
         self._enter(state, context, state.x)
         method = self._method(state)
         reach = method.needs.query_radius
-        state.note = f"{state.evals_before} evaluations of probing chose {method!r}."
+        state.note = f"Settings from {state.evals_before} probe evaluations: {method!r}."
         given = reach == self.needs.query_radius  # then the run has a note on it
         if context.project is not None and not given and not context.project.holds(reach):
             state.note = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.note}"
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        found = self._example.kernel(oracle)  # what will be built differs in numbers only
-        return found if isinstance(found, Unsupported) else StagedKernel(self, oracle, self._example)
-
-
-def _budget(context: Context) -> int:
-    assert context.max_evals is not None
-    return context.max_evals
+        kernel = self._example.kernel(oracle)  # the method that will run differs in numbers only
+        return kernel if isinstance(kernel, Unsupported) else StagedKernel(self, oracle, self._example)

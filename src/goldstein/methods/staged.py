@@ -1,7 +1,6 @@
-"""Runs in stages: each stage is a method of its own, which starts where the one before it ended.
+"""Runs in stages: each stage is a method, which starts where the one before it ended.
 
-`WarmStart` and "settings from probes" say which stages there are and when one is over; what stages have in common
-stands here once: whose turn it is to ask and to be told, its share of the budget, and its kernel.
+Subclasses say which stages there are and when one is over; asking, telling, budgets and kernels stand here.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from goldstein.methods.method import ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported
 from goldstein.oracle import Array, Oracle, Query
@@ -31,7 +30,7 @@ class StagedState(MethodState):
     average : Average or None
         The mean of the iterates of this stage, if the next one starts there.
     no_second : bool
-        It was said that the first stage takes the whole run.
+        The user was warned that the first stage takes the whole run.
     """
 
     stage: int = 1
@@ -56,7 +55,7 @@ class Staged(Method):
 
     @abstractmethod
     def _advance(self, state: Any, context: Context, step: Step) -> Step:
-        """Return what a step of the present stage says of the run; go over to the next stage if this one is over."""
+        """Return the step of the run for a step of the present stage; enter the next stage if this one is over."""
 
     def ask(self, state: StagedState, context: Context, limit: int | None) -> Query | None:
         return self._method(state).ask(state.inner, self._stage_context(state, context), limit)
@@ -90,16 +89,41 @@ class Staged(Method):
         state.x = state.inner.x
 
     def _remaining(self, state: StagedState, context: Context) -> Context:
-        """Return what is left of the budget as the context of the present stage."""
-        evals = context.max_evals
-        iterations = context.max_iter
-        return replace(
-            context,
-            max_evals=None if evals is None else max(1, evals - state.evals_before),
-            max_iter=None if iterations is None else max(1, iterations - state.nit_before),
-            nfev=context.nfev - state.evals_before,
-            earlier=context.earlier + state.evals_before,
-        )
+        """Return the context of the present stage with all of the remaining budget."""
+        stage = replace(context, nfev=context.nfev - state.evals_before, earlier=context.earlier + state.evals_before)
+        if context.max_evals is not None:
+            stage.max_evals = max(1, context.max_evals - state.evals_before)
+        if context.max_iter is not None:
+            stage.max_iter = max(1, context.max_iter - state.nit_before)
+        return stage
+
+
+@dataclass
+class ProbeStageState(MethodState):
+    """State of `ProbeStage`: a `Survey` or a `Probe`."""
+
+    probe: Any = None
+
+
+@dataclass(frozen=True)
+class ProbeStage(Method):
+    """The stage that asks what a probe asks; it moves nothing."""
+
+    name: ClassVar[str] = "probe"
+
+    def init(self, x: Array, context: Context) -> ProbeStageState:
+        return ProbeStageState(x)
+
+    def ask(self, state: ProbeStageState, context: Context, limit: int | None) -> Query | None:
+        query: Query = state.probe.ask(state.x, context)
+        return query if limit is None or len(query) <= limit else None
+
+    def tell(self, state: ProbeStageState, context: Context, query: Query, values: Array) -> Step:
+        state.probe.tell(query, values)
+        return state.make_step(completed=0)
+
+
+PROBE_STAGE = ProbeStage()
 
 
 class StagedKernel:
@@ -145,7 +169,7 @@ class StagedKernel:
         mean: Average | None,
         stop: Callable[[], bool],
     ) -> ChunkResult:
-        """Do so many iterations; see `Kernel`."""
+        """Do the iterations; see `Kernel`."""
         kernel = self._kernel(state)
         assert not isinstance(kernel, Unsupported)
         stage = self.method._stage_context(state, context)

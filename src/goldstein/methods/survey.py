@@ -35,7 +35,7 @@ EXACT = "exact"
 REPLAYED = "replayed"
 JUMPS = "jumps"
 FRESH = "fresh"
-FAILED = "it failed at x0"
+FAILED = "the function failed at x0"
 KINDS = (EXACT, REPLAYED, JUMPS, FRESH)
 
 NEAR = (1e-6, 1e-4, 1e-2)  # first radii, in lengths of x0
@@ -357,7 +357,7 @@ class Survey(State):
             self.radius = farther[0]
             self.phase = phase
         elif phase == "farther":
-            self._decide(self.requested or JUMPS, f"it did not change within {self.radius:.3g} |x0|")
+            self._decide(self.requested or JUMPS, f"no change within {self.radius:.3g} |x0| of x0")
         else:
             self.phase = "over"
 
@@ -414,7 +414,7 @@ class Survey(State):
     def _after_walks(self) -> None:
         """No jumps: look for the length scale."""
         self.kind = self.requested or (EXACT if self.samples is None else REPLAYED)
-        self.reason = "no jumps were found" if self.walks else "the budget is too small to look for jumps"
+        self.reason = "no jumps found" if self.walks else "the budget is too small to look for jumps"
         if self.kink:
             self.reason = f"{self.reason}, x0 lies on a kink"
             self.phase = "over"
