@@ -226,3 +226,10 @@ def signature(fun: Callable[..., Any]) -> str:
         for one in inspect.signature(fun, follow_wrapped=False).parameters.values()
     )
     return f"{name}({parameters})"
+
+
+def raise_if_retired(module: str, name: str, retired: dict[str, str]) -> None:
+    """Say what a retired name of a module is called now; any other is an AttributeError."""
+    if name in retired:
+        raise ImportError(f"{module}.{name} is now called {retired[name]}.", name=module)
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -1,5 +1,8 @@
 """What can be asked about f(x) = E[F(x; ξ)], what flows to and fro, and who evaluates."""
 
+from typing import Any
+
+from goldstein import arguments
 from goldstein.oracle.oracles import (
     Deterministic,
     Expectation,
@@ -31,3 +34,7 @@ __all__ = [
     "Unreplayable",
     "indices",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    arguments.raise_if_retired(__name__, name, {"Meter": "StartedCounter"})

@@ -19,15 +19,24 @@ from goldstein.oracle.executor import DaskPool, ExecutorPool, MapPool, is_dask
 from goldstein.oracle.oracles import Oracle, StartedCounter
 from goldstein.oracle.pool import ProcessPool
 from goldstein.oracle.query import Answer, Query
-from goldstein.oracle.scheduler import Rows, Scheduler, record_partial
+from goldstein.oracle.scheduler import Interrupts, Rows, Scheduler, record_partial
 from goldstein.oracle.tasks import Catch, EvaluationLog, Task, TimeIsUp, WorkerPool
 
 TOLD = 0.02  # seconds of work in this process after which to tell what came of it
 POOL_METHODS = ("initialize", "submit", "wait", "kill", "close")
+RETIRED_METHODS = {
+    "employ": "initialize",
+    "begin": "submit",
+    "ended": "wait",
+    "give_up": "kill",
+    "recall": "cancel_pending",
+    "begun": "rows_started",
+}
 
 
 def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
     """Say what is wrong with a `workers` argument, before anything is evaluated."""
+    _check_retired(workers)
     if _is_number(workers):
         if workers < -1 or workers == 0:
             raise ValueError(f"workers must be a positive number of processes, or -1 for all cores; got {workers}.")
@@ -50,6 +59,14 @@ def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
             "timeout needs workers that answer one by one, but those given are a map-like callable; use a number of "
             "processes or an executor with .submit."
         )
+
+
+def _check_retired(workers: Any) -> None:
+    """Refuse a pool that has members by the names of earlier versions, which would be ignored."""
+    old = [name for name in RETIRED_METHODS if hasattr(workers, name)]
+    if old and (_is_pool(workers) or "employ" in old or "give_up" in old):
+        renamed = ", ".join(f"{name} is now called {RETIRED_METHODS[name]}" for name in old)
+        raise TypeError(f"workers is a pool of an earlier version, {type(workers).__name__}: {renamed}.")
 
 
 def _is_number(workers: Any) -> bool:
@@ -148,6 +165,7 @@ class Evaluator:
         self._counter = StartedCounter()
         self._given = workers
         self._pool = make_pool(workers)
+        self.interrupts: Interrupts | None = None  # when Ctrl-C may interrupt; None: at any time
         self._scheduler: Scheduler | None = None
         self._pace = 0.0  # seconds a row takes in this process; 0: not known yet
         if self._pool is not None:
@@ -251,6 +269,8 @@ class Evaluator:
         if not self._initialized:
             self._pool.initialize(Task(self.oracle, self.catch))
             self._initialized = True
+        if self.interrupts is not None:
+            self._scheduler.interrupts = self.interrupts
         batch = self._scheduler.batch(query, missing, log, self.deadline)
         try:
             batch.run()
