@@ -22,6 +22,20 @@ from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Seeded, Un
 FEW = 1000  # numbers that are written as such; more of them as bytes
 MOST_BYTES = 100_000  # of `args` that are worth a copy in every journal
 BARE = "bare"
+KEYS = {
+    "function",
+    "oracle",
+    "x0",
+    "method",
+    "args",
+    "projection",
+    "x_scale",
+    "output",
+    "stop",
+    "stationarity",
+    "catch",
+}
+KEYS |= {"max_fail", "compiled", "missing"}
 ORACLES = {kind.__name__: kind for kind in (Deterministic, Seeded, Unreplayable)}
 
 
@@ -81,6 +95,9 @@ def made_again(call: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
     """
     if call is None:
         raise ValueError("it does not say by which call it was made")
+    unknown = call.keys() - KEYS
+    if unknown:
+        raise ValueError(f"its header has unknown entries: {', '.join(sorted(unknown)):.200}")
     missing = [name for name in call["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
     if missing:
         raise ValueError(f"what it was given is no plain data: {', '.join(missing)}")
@@ -169,7 +186,10 @@ def _made(plain: Any) -> Any:
     if "dict" in plain:
         return {key: _made(item) for key, item in plain["dict"].items()}
     if "builtin" in plain:
-        return getattr(builtins, plain["builtin"])
+        kind = getattr(builtins, plain["builtin"], None)
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise ValueError("its header names something that is no exception")
+        return kind
     if "by name" in plain:
         return _by_name(plain["by name"], {key: _made(item) for key, item in plain["options"].items()})
     return _made_settings(plain)
