@@ -1,4 +1,4 @@
-"""Run all benchmarks; print tables, and write them to results/benchmarks.json and docs/benchmarks.md.
+"""Run all benchmarks; print tables, and write them to results/benchmarks.json and results/benchmarks.md.
 
 `python -m benchmarks attack` runs the sections with that word in their titles; it prints tables and writes no file.
 With `--record` it puts them into the record in the place of the old ones, with a note that they were run later.
@@ -67,7 +67,8 @@ def main() -> None:
             print(f"\n{title}\n{markdown(sections[title])}", flush=True)
     if not sections:
         sys.exit(f"No section has {' or '.join(words)} in its title; there are:\n" + "\n".join(SECTIONS))
-    made = {"command": "make bench", "versions": versions(), "load": load, "sections": sections, "later": {}}
+    made = {"command": "make bench", "versions": versions(), "cores": os.cpu_count(), "load": load}
+    made |= {"sections": sections, "later": {}}
     if not words:
         write(made)
     elif RECORD in sys.argv:
@@ -85,22 +86,27 @@ def versions() -> str:
     return ", ".join([f"Python {platform.python_version()}", *(f"{n} {p.__version__}" for n, p in packages.items())])
 
 
-def write(made) -> None:
-    """Leave the record and the page."""
-    page = [
+def page(made) -> str:
+    """Return the record as a page of Markdown."""
+    parts = [
         "# Benchmarks",
         "",
-        "Made by `make bench`, all in one run, so that ratios can be compared: best of several, and for the attack "
-        f"medians of several. {made['versions']}; {os.cpu_count()} cores. Sections that were run later say so.",
+        "Compare ratios, not times: all sections come from one run of `make bench` unless they say otherwise. Best of "
+        f"several repetitions, medians for the attack. {made['versions']}; {made['cores']} cores.",
     ]
     for title, rows in made["sections"].items():
-        page += ["", f"## {title}", ""]
+        parts += ["", f"## {title}", ""]
         later = made["later"].get(title)
         if later is not None:
-            page += [f"Run later, by `{later['command']}`: {later['versions']}; load {later['load'][0]:.1f}.", ""]
-        page += [markdown(rows)]
+            parts += [f"Run later, by `{later['command']}`: {later['versions']}; load {later['load'][0]:.1f}.", ""]
+        parts += [markdown(rows)]
+    return "\n".join(parts) + "\n"
+
+
+def write(made) -> None:
+    """Leave the record and the page."""
     FILE.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
-    (ROOT / "docs" / "benchmarks.md").write_text("\n".join(page) + "\n")
+    FILE.with_suffix(".md").write_text(page(made))
 
 
 if __name__ == "__main__":

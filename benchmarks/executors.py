@@ -60,9 +60,9 @@ def dask() -> Iterator[Any]:
 
 @contextmanager
 def ray() -> Iterator[Any]:
-    from goldstein.oracle.ray import Crew
+    from goldstein.oracle.ray import RayPool
 
-    yield Crew(actors=WORKERS)
+    yield RayPool(actors=WORKERS)
 
 
 @contextmanager

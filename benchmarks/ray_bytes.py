@@ -27,7 +27,7 @@ import ray
 import goldstein as gs
 from goldstein.methods.method import Context
 from goldstein.oracle.evaluate import Evaluator
-from goldstein.oracle.ray import Crew
+from goldstein.oracle.ray import RayPool
 from tests.ray_cluster import IP, small_cluster
 
 D = 100_000
@@ -39,18 +39,18 @@ METHODS = {
     "gfm": gs.GFM(0.1, 1e-3, BATCH),
     "gfm+": gs.GFMPlus(0.1, 1e-3, 4, BATCH // 2, large_batch_size=BATCH),
     "zo-o2nc": gs.ZOO2NC(0.5, 4, batch_size=BATCH),
-    "sift": gs.Sift(1.0, batch_size=BATCH, cap=3, decay=0.0),
+    "sift": gs.Sift(1.0, batch_size=BATCH, max_evals_per_sample=3, decay=0.0),
 }
 
 
 @contextmanager
-def two_nodes() -> Iterator[Crew]:
-    """Yield a crew on the second of two nodes, who has answered once."""
+def two_nodes() -> Iterator[RayPool]:
+    """Yield a pool on the second of two nodes, who has answered once."""
     with small_cluster(0) as cluster:
         store = 2**29
         cluster.add_node(num_cpus=2, resources={"second": 1}, node_ip_address=IP, object_store_memory=store)
-        with Crew(cluster.address, 2, options={"resources": {"second": 0.01}}) as crew:
-            yield crew
+        with RayPool(cluster.address, 2, options={"resources": {"second": 0.01}}) as pool:
+            yield pool
 
 
 def received() -> int:
@@ -76,7 +76,7 @@ def component(X, i):
     return np.abs(X[:, ::100] - i[:, None]).sum(axis=1)
 
 
-def row(crew: Crew, name: str, recipes: bool, iterations: int) -> dict[str, object]:
+def row(pool: RayPool, name: str, recipes: bool, iterations: int) -> dict[str, object]:
     """Return the bytes of an iteration of a method; those of a bisection are its levels together."""
     method = METHODS[name]
     oracle = gs.FiniteSum(component, 1000, vectorized=True)
@@ -94,7 +94,7 @@ def row(crew: Crew, name: str, recipes: bool, iterations: int) -> dict[str, obje
             completed = method.tell(state, context, query, evaluate(asked).values).completed
             context.nfev += len(query)
 
-    with Evaluator(oracle, crew) as evaluate:
+    with Evaluator(oracle, pool) as evaluate:
         iterate()  # the first one also brings the task
         rows.clear()
         times = [measured(0.5, iterate) for _ in range(iterations)]
@@ -131,9 +131,9 @@ def noting_row(d: int) -> dict[str, object]:
 def main() -> None:
     """Measure, print and write."""
     noting = [noting_row(d) for d in (1_000, 10_000, 100_000)]
-    with two_nodes() as crew:
-        rows = [row(crew, name, True, ITERATIONS) for name in METHODS]
-        rows.append(row(crew, "gfm", False, 3))
+    with two_nodes() as pool:
+        rows = [row(pool, name, True, ITERATIONS) for name in METHODS]
+        rows.append(row(pool, "gfm", False, 3))
     for line in (*rows, *noting):
         print(line)
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}, Ray {ray.__version__}"

@@ -6,7 +6,7 @@ gatherer with a thousand workers; and puts the numbers into results/scale.json a
 `--tables` it only makes the tables again.
 
 The simulation knows one driver, who sends and takes parts one after the other, and workers who do their parts in order.
-The sizes of parts are those of `goldstein.oracle.gather.Pace`, and two of them are in flight a worker, as there.
+The sizes of parts are those of `goldstein.oracle.scheduler.ChunkSizer`, and two are in flight a worker, as there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 import goldstein as gs
 from goldstein.methods import resolve
 from goldstein.oracle.evaluate import Evaluator
-from goldstein.oracle.gather import Pace
+from goldstein.oracle.scheduler import ChunkSizer
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "scale.json"
@@ -62,7 +62,7 @@ def free(x: np.ndarray) -> float:
 
 
 @contextmanager
-def crews() -> Iterator[dict[str, Any]]:
+def pools() -> Iterator[dict[str, Any]]:
     """Lend two workers of each kind that is installed."""
     with ExitStack() as hired:
         kinds: dict[str, Any] = {"workers=2": 2}
@@ -79,9 +79,9 @@ def crews() -> Iterator[dict[str, Any]]:
             hired.enter_context(cluster)
             kinds["Dask"] = hired.enter_context(Client(cluster))
         with suppress(ImportError):
-            from goldstein.oracle.ray import Crew
+            from goldstein.oracle.ray import RayPool
 
-            kinds["Ray"] = hired.enter_context(Crew("local", actors=2))
+            kinds["Ray"] = hired.enter_context(RayPool("local", actors=2))
         yield kinds
 
 
@@ -196,16 +196,16 @@ class Cluster:
         self.row = row
         self.now = 0.0
         self.worked = 0.0
-        self._pace = Pace()
-        self._pace.learn(0, 1, seconds)
+        self._sizer = ChunkSizer()
+        self._sizer.learn(0, 1, seconds)
         for _ in range(workers + 1):
-            self._pace.delayed(cost.latency, workers)
+            self._sizer.learn_latency(cost.latency, workers)
 
     def query(self, rows: int) -> None:
         """Have the rows of a query evaluated; the clock goes on until the last of them is there."""
         cost = self.cost
         self.now += cost.query
-        number = min(self.workers, rows) if self.evenly else self._pace.parts(rows, self.workers, 0)
+        number = min(self.workers, rows) if self.evenly else self._sizer.chunks(rows, self.workers, 0)
         parts = _sizes(rows, number)
         free_at = [(self.now, worker) for worker in range(min(self.workers, len(parts)))]
         arrivals: list[float] = []
@@ -256,7 +256,7 @@ def main() -> None:
 
 def everything() -> dict[str, Any]:
     """Return all numbers."""
-    with crews() as kinds:
+    with pools() as kinds:
         costs = {name: measured(workers) for name, workers in kinds.items()}
     queries = {rows: query_seconds(rows) for rows in ROWS}
     taken = costs.get("Ray", costs["workers=2"])
@@ -278,7 +278,7 @@ def everything() -> dict[str, Any]:
         "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]},
         "workers": WORKERS,
         "dimension": DIMENSION,
-        "crew": "Ray" if "Ray" in costs else "workers=2",
+        "pool": "Ray" if "Ray" in costs else "workers=2",
         "costs": {name: asdict(cost) for name, cost in costs.items()},
         "query_seconds": {str(rows): seconds for rows, seconds in queries.items()},
         "simulated": simulated,

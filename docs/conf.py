@@ -141,7 +141,8 @@ def plain_signs(app, what, name, obj, options, lines):
 
 
 def shown_examples(app, docname, source):
-    """Lead links to the files of the gallery, which are there for whoever reads the repository, to its pages."""
+    """Lead links to files of the gallery and of results/, which serve readers of the repository, to their pages."""
+    source[0] = re.sub(r"\]\(\.\./results/([\w/]+)\.md\)", r"](results/\1.md)", source[0])
     source[0] = re.sub(r"\]\(gallery/(plot_\w+)\.py\)", r"](examples/\1)", source[0])
     source[0] = source[0].replace("](gallery/)", "](examples/index)")
 

@@ -10,15 +10,13 @@ from typing import Annotated
 
 import typer
 
-from goldstein import datasets
-from studies import record
-from studies.record import Refusal
+from studies import datasets, record
+from studies.record import Unsupported
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 Out = Annotated[Path | None, typer.Option(help="Folder for all of it; results/STUDY, or out/STUDY-quick with --quick.")]
 Data = Annotated[Path | None, typer.Option(help="Folder with the files; else GOLDSTEIN_DATA or the cache.")]
-Docs = Annotated[Path | None, typer.Option(help="Markdown file with the markers of the tables.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Runs at a time; all cores when not given.")]
 Fresh = Annotated[bool, typer.Option(help="Throw away what an earlier start has saved.")]
 Only = Annotated[list[str] | None, typer.Option(help="Run this method again, keep all other results.")]
@@ -30,21 +28,20 @@ def svm(
     out: Out = None,
     quick: Annotated[bool, typer.Option(help="A tenth of every budget, one tuning seed, five others.")] = False,
     data: Data = None,
-    docs: Docs = None,
     jobs: Jobs = None,
     fresh: Fresh = False,
     only: Only = None,
     report: Report = False,
 ) -> None:
-    """The capped-l1 SVM of the paper's first experiment, every value counted; goes on where it was stopped."""
-    with _study("svm", out, quick, docs, fresh and not report) as folder:
+    """The capped-l1 SVM of the paper's first experiment, every value counted; continues where it was stopped."""
+    with _study("svm", out, quick, fresh and not report) as folder:
         from studies.svm import report as sheet
         from studies.svm import study
 
         if report:
-            sheet.write(record.read(folder), folder, docs)
+            sheet.write(record.read(folder), folder)
         else:
-            study.run(folder, quick=quick, data=data, docs=docs, jobs=jobs, only=only or ())
+            study.run(folder, quick=quick, data=data, jobs=jobs, only=only or ())
 
 
 @app.command()
@@ -55,19 +52,18 @@ def attack(
     max_queries: Annotated[int | None, typer.Option(min=100, help="Queries for each image.")] = None,
     data: Data = None,
     weights: Annotated[Path | None, typer.Option(help="Folder with trained networks; OUT/weights.")] = None,
-    docs: Docs = None,
     jobs: Jobs = None,
     fresh: Fresh = False,
     only: Only = None,
     report: Report = False,
 ) -> None:
-    """The black-box attack of the paper's second experiment, every query counted; goes on where it was stopped."""
-    with _study("attack", out, quick, docs, fresh and not report) as folder:
+    """The black-box attack of the paper's second experiment, every query counted; continues where it was stopped."""
+    with _study("attack", out, quick, fresh and not report) as folder:
         from studies.attack import report as sheet
         from studies.attack import study
 
         if report:
-            sheet.write(record.read(folder), folder, docs)
+            sheet.write(record.read(folder), folder)
         else:
             study.run(
                 folder,
@@ -75,7 +71,6 @@ def attack(
                 images=images,
                 max_queries=max_queries,
                 data=data,
-                docs=docs,
                 jobs=jobs,
                 weights=weights,
                 only=only or (),
@@ -105,33 +100,30 @@ def lenet(
 def scaling(
     out: Out = None,
     quick: Annotated[bool, typer.Option(help="Tiny grids, a minute.")] = False,
-    docs: Docs = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads; all cores when not given.")] = None,
 ) -> None:
-    """Theorem and measurement side by side: planned runs, and exponents in ε, δ and d; goes on where it was stopped."""
+    """Theorem and measurement: planned runs, and exponents in ε, δ and d; continues where it was stopped."""
     with _study("scaling", out, quick) as folder:
         from studies.scaling import study
 
-        study.run(folder, quick=quick, docs=docs, workers=workers)
+        study.run(folder, quick=quick, workers=workers)
 
 
 @app.command()
 def defaults(
     out: Annotated[Path, typer.Option(help="Folder for the numbers.")] = Path("results"),
-    docs: Annotated[Path | None, typer.Option(help="Markdown file for the table.")] = None,
     quick: Annotated[bool, typer.Option(help="Leave out the cases of more than 100,000 evaluations.")] = False,
 ) -> None:
     """What minimize(f, x0, max_evals=N) reaches with no settings at all."""
     with _study("defaults", out) as folder:
         from studies import defaults
 
-        defaults.run(folder, quick=quick, docs=docs)
+        defaults.run(folder, quick=quick)
 
 
 @app.command()
 def bars(
     out: Annotated[Path, typer.Option(help="Folder for the numbers.")] = Path("results"),
-    docs: Annotated[Path | None, typer.Option(help="Markdown file for the tables.")] = None,
     jobs: Jobs = None,
     only: Annotated[list[str] | None, typer.Option(help="newcomers or exact; the rest is kept as it is.")] = None,
 ) -> None:
@@ -139,7 +131,7 @@ def bars(
     with _study("bars", out) as folder:
         from studies import bars
 
-        bars.run(folder, only=only or (), docs=docs, jobs=jobs)
+        bars.run(folder, only=only or (), jobs=jobs)
 
 
 @app.command()
@@ -168,22 +160,21 @@ def peers(
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Other seeds, such as 0-4 or 0,2; instances of COCO.")] = None,
     tuning: Annotated[bool, typer.Option(help="Problems and seeds on which constants may be chosen.")] = False,
-    docs: Docs = None,
     fresh: Annotated[bool, typer.Option(help="Throw away what there is of these families and methods.")] = False,
     report: Report = False,
 ) -> None:
-    """The default against what users could call instead, at equal evaluations; goes on where it was stopped."""
+    """The default against other optimisers, at equal evaluations; continues where it was stopped."""
     place = Path("results")
     if quick:
         place = Path("out/peers-quick")
     if tuning:
         place = Path("out/peers-tuning")
-    with _study("peers", out or place, quick or tuning, docs) as folder:
+    with _study("peers", out or place, quick or tuning) as folder:
         from studies.peers import report as sheet
         from studies.peers import study
 
         if report:
-            sheet.write(study.read(folder), folder / "peers", docs)
+            sheet.write(study.read(folder), folder / "peers")
             return
         if fresh:
             study.forget(folder, only or (), methods or ())
@@ -194,7 +185,6 @@ def peers(
             methods=methods or (),
             seeds=_numbers(seeds),
             tuning=tuning,
-            docs=docs,
         )
 
 
@@ -212,26 +202,22 @@ def _numbers(text: str | None) -> tuple[int, ...]:
 
 
 @contextmanager
-def _study(
-    name: str, out: Path | None, quick: bool = False, docs: Path | None = None, fresh: bool = False
-) -> Iterator[Path]:
+def _study(name: str, out: Path | None, quick: bool = False, fresh: bool = False) -> Iterator[Path]:
     """Give the folder of a study, and say in one sentence what stopped it."""
-    if quick and docs is not None:
-        raise typer.BadParameter("--docs takes the results of the full study only.")
     folder = out or Path(f"out/{name}-quick" if quick else f"results/{name}")
     if fresh:
         shutil.rmtree(folder / "cells", ignore_errors=True)
     try:
         yield folder
     except KeyboardInterrupt:
-        typer.echo(f"Stopped. What is done is in {folder}; the same command goes on from there.", err=True)
+        typer.echo(f"Stopped. What is done is in {folder}; the same command continues from there.", err=True)
         raise typer.Exit(130) from None
     except ModuleNotFoundError as error:
         if (error.name or "goldstein").partition(".")[0] in ("goldstein", "studies"):
             raise
         typer.echo(f"This study needs {error.name}, which is not installed: pip install 'goldstein[all]'.", err=True)
         raise typer.Exit(1) from None
-    except (OSError, datasets.ChecksumError, Refusal) as error:
+    except (OSError, datasets.ChecksumError, Unsupported) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 

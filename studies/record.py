@@ -19,7 +19,7 @@ PACKAGES = (
 FILE = "results.json"
 
 
-class Refusal(ValueError):
+class Unsupported(ValueError):
     """What a study cannot do, in one sentence."""
 
 
@@ -93,12 +93,12 @@ def earlier(out: Path, only: Sequence[str], known: Iterable[str], same: Mapping[
     names = list(known)
     unknown = next((name for name in only if name not in names), None)
     if unknown is not None:
-        raise Refusal(f"The study has no {unknown!r}; it has {'; '.join(names)}.")
+        raise Unsupported(f"The study has no {unknown!r}; it has {'; '.join(names)}.")
     if not (out / FILE).is_file():
-        raise Refusal(f"There are no results in {out} to keep: run the whole study first.")
+        raise Unsupported(f"There are no results in {out} to keep: run the whole study first.")
     found = read(out)
     for key, value in same.items():
         if found.get(key) != value:
-            raise Refusal(f"The results in {out} are of another study: {key} is {found.get(key)}, here {value}.")
+            raise Unsupported(f"The results in {out} are of another study: {key} is {found.get(key)}, here {value}.")
     found["again"] = found.get("again", {}) | dict.fromkeys(only, commit())
     return found

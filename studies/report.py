@@ -1,44 +1,19 @@
-"""What the reports of all studies share: tables, settings in words, and the marked place of a document."""
+"""What the reports of all studies share: pages, tables, and settings in words."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-from studies.record import Refusal, write_whole
 
 SIGNS = {"eta": "η"}
 
 
-@dataclass(frozen=True)
-class Markers:
-    """The two lines of a Markdown file between which a study's tables go."""
-
-    begin: str
-    end: str
-
-    def check(self, docs: Path | None) -> None:
-        """Raise when a file has no place for the tables: before the study, not after it."""
-        if docs is not None:
-            page = docs.read_text()
-            once = page.count(self.begin) == page.count(self.end) == 1
-            if not once or page.index(self.begin) > page.index(self.end):
-                raise Refusal(f"{docs} must hold the markers {self.begin} and {self.end} once each, in this order.")
-
-    def fill(self, docs: Path, text: str) -> None:
-        """Put the text between the markers."""
-        self.check(docs)
-        block = re.compile(f"{re.escape(self.begin)}.*{re.escape(self.end)}", re.DOTALL)
-        write_whole(docs, block.sub(lambda _: f"{self.begin}\n\n{text}\n{self.end}", docs.read_text()))
-
-
-def leave(text: str, path: Path, docs: Path | None, markers: Markers) -> None:
-    """Write the tables to a file, and into the marked place of `docs` if that is named."""
-    write_whole(path, text)
-    if docs is not None:
-        markers.fill(docs, text)
+def page(title: str, parts: Iterable[str], setup: Path | None = None) -> str:
+    """Return a report as Markdown; `setup` is a file that says how the numbers were measured, and comes last."""
+    pieces = [f"# {title}", *(part for part in parts if part)]
+    if setup is not None:
+        pieces.append(setup.read_text(encoding="utf-8").rstrip())
+    return "\n\n".join(pieces) + "\n"
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

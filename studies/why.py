@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from goldstein import datasets
 from goldstein.oracle import Query
 from goldstein.plot import new_axes, style
 from goldstein.problems.svm import SVM, capped_l1_svm
 from goldstein.report.chart import short
+from studies import datasets
 from studies.record import command, provenance, write_whole
 from studies.svm.study import PASSES, summary
 from studies.work import study_bar

@@ -275,7 +275,7 @@ def test_a_step_has_the_length_that_the_rule_says():
     for t in range(5):
         before = run.x
         play(run, linear, 1)
-        assert np.linalg.norm(run.x - before) == pytest.approx(0.5 / math.sqrt(t + 1) * run.state.norm)
+        assert np.linalg.norm(run.x - before) == pytest.approx(0.5 / math.sqrt(t + 1) * run.state.grad_norm)
 
 
 def test_linear_decay_falls_in_a_straight_line_to_the_end_of_the_run():

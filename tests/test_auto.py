@@ -18,7 +18,7 @@ from studies import bars
 
 
 def kind_of(res):
-    return res.message.split('the kind is "')[1].split('"')[0]
+    return res.message.split('Kind "')[1].split('"')[0]
 
 
 def staircase(x):
@@ -72,6 +72,55 @@ def test_noise_that_begins_late_is_noticed_and_resumed(tmp_path):
     assert res.fun_stderr > 0
 
 
+def ignoring_its_seed(x, seed, noise):
+    return float(np.abs(x - 1).sum()) + 0.5 * noise.normal()
+
+
+@pytest.mark.parametrize("evals", [300, 600, 3000])
+def test_a_simulator_that_ignores_its_seed_is_treated_as_fresh_noise(evals):
+    """As good as `Unreplayable`, up to the seed; sifting would stay at f(x0) = 5."""
+
+    def distance(oracle, seed):
+        res = gs.minimize(oracle, np.zeros(5), max_evals=evals, rng=seed)
+        assert res.nfev <= evals
+        assert kind_of(res) == "fresh"
+        return np.abs(res.x - 1).sum()
+
+    liars, honest = [], []
+    for seed in range(9):
+        noise = np.random.default_rng(100 + seed)
+        with pytest.warns(RuntimeWarning, match="same seed"):
+            liars.append(distance(gs.Seeded(ignoring_its_seed, (noise,)), seed))
+        honest.append(distance(gs.Unreplayable(lambda x, noise: ignoring_its_seed(x, 0, noise), (noise,)), seed))
+    assert np.median(liars) < 1.5 * np.median(honest) + 0.1
+
+
+@pytest.mark.filterwarnings("ignore:The same seed")
+def test_a_run_of_a_simulator_that_ignores_its_seed_is_resumed_exactly(tmp_path):
+    def oracle():
+        return gs.Seeded(ignoring_its_seed, (np.random.default_rng(1),))
+
+    def stop(intermediate_result):
+        return intermediate_result.nfev >= 300
+
+    keys = {"max_evals": 600, "rng": 0}
+    whole = gs.minimize(oracle(), np.zeros(5), **keys)
+    one = oracle()
+    gs.minimize(one, np.zeros(5), callback=stop, journal=tmp_path / "run.journal", **keys)
+    res = gs.minimize(one, np.zeros(5), journal=tmp_path / "run.journal", **keys)
+    assert kind_of(res) == kind_of(whole) == "fresh"
+    assert res.nfev == whole.nfev <= 600
+
+
+def test_rounding_under_the_same_seed_is_no_noise():
+    def rounded(x, seed):
+        z = np.random.default_rng(seed).normal(size=x.size)
+        return np.float32(np.abs(x - z).sum()) * (1 + 1e-8 * np.random.default_rng().random())
+
+    res = gs.minimize(gs.Seeded(rounded), np.zeros(5), max_evals=1000, rng=0)
+    assert kind_of(res) in ("replayed", "jumps")
+
+
 def test_no_worse_when_values_and_coordinates_are_scaled():
 
     def plain(x):
@@ -115,7 +164,7 @@ def test_kinds_that_do_not_fit_are_refused(oracle, kind, sentence):
 def test_the_answer_says_that_nothing_better_was_found():
     res = gs.minimize(lambda x: 1.0, np.zeros(3), max_evals=500, rng=0)
     assert np.array_equal(res.x, np.zeros(3))
-    assert "Nothing lower than the start was found" in res.message
+    assert "No point lower than the start was found" in res.message
 
 
 def test_choice_is_in_the_history():

@@ -8,8 +8,8 @@ import pytest
 from scipy.optimize import linprog, lsq_linear
 
 import goldstein as gs
-from goldstein.methods.bfgs import MOST_NUMBERS, BFGSState
-from goldstein.methods.quasi_newton import LimitedInverse, WholeInverse
+from goldstein.methods.bfgs import MAX_NUMBERS, BFGSState
+from goldstein.methods.quasi_newton import LBFGS, DenseInverseHessian
 from goldstein.projection import Box
 from goldstein.state import generator, pack, unpack
 
@@ -78,7 +78,7 @@ def test_the_line_search_is_that_of_lewis_and_overton(name):
             expected, trials = slow_line_search(fun, x, slope, p)
             assert trials == search.trials
             np.testing.assert_allclose(state.point, x + expected * p, rtol=1e-13)
-            assert step.size == pytest.approx(expected, rel=1e-13)
+            assert step.step_size == pytest.approx(expected, rel=1e-13)
             compared += 1
 
 
@@ -111,55 +111,55 @@ def pairs(count, d=5):
 
 
 def test_the_whole_inverse_hessian_is_the_textbook_one():
-    whole = WholeInverse()
+    whole = DenseInverseHessian()
     H = None
     for s, y in pairs(8):
-        whole.learn(s, y)
+        whole.update(s, y)
         H = textbook(np.eye(5) * (s @ y) / (y @ y) if H is None else H, s, y)
         np.testing.assert_allclose(whole.matrix, H, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(whole.times(y), s, rtol=1e-9)
+        np.testing.assert_allclose(whole.dot(y), s, rtol=1e-9)
 
 
 def test_the_limited_inverse_hessian_is_the_whole_one_while_nothing_grows_or_is_forgotten():
     """Pairs of a quadratic in the order of falling curvature would let H grow; in the other order it does not."""
-    whole = WholeInverse()
-    limited = LimitedInverse(most=20)
+    whole = DenseInverseHessian()
+    limited = LBFGS(max_pairs=20)
     for j in range(5):
         s = np.eye(5)[j] + 0.01 * np.ones(5)
         y = (1.0 + j) * s
-        whole.learn(s, y)
-        limited.learn(s, y)
+        whole.update(s, y)
+        limited.update(s, y)
         v = np.arange(1.0, 6.0)
-        np.testing.assert_allclose(limited.times(v), whole.times(v), rtol=1e-9)
+        np.testing.assert_allclose(limited.dot(v), whole.dot(v), rtol=1e-9)
 
 
 def test_an_inverse_hessian_that_is_too_small_grows_in_every_direction():
-    for inverse in (WholeInverse(), LimitedInverse(most=3)):
-        inverse.learn(np.array([1e-6, 0.0]), np.array([1.0, 0.0]))
-        inverse.learn(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
-        np.testing.assert_allclose(inverse.times(np.array([0.0, 1.0])), [0, 1], atol=1e-12)
-        assert inverse.times(np.array([1.0, 0.0]))[0] >= 1e-6
+    for inverse in (DenseInverseHessian(), LBFGS(max_pairs=3)):
+        inverse.update(np.array([1e-6, 0.0]), np.array([1.0, 0.0]))
+        inverse.update(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+        np.testing.assert_allclose(inverse.dot(np.array([0.0, 1.0])), [0, 1], atol=1e-12)
+        assert inverse.dot(np.array([1.0, 0.0]))[0] >= 1e-6
 
 
 def test_the_limited_form_forgets_the_oldest_pair():
     """What is left are the last pairs, on a multiple of the identity."""
     every = list(pairs(6))
-    limited = LimitedInverse(most=4)
+    limited = LBFGS(max_pairs=4)
     for s, y in every:
-        limited.learn(s, y)
+        limited.update(s, y)
     H = limited.scale * np.eye(5)
     for s, y in every[-4:]:
         rho = 1 / (s @ y)
         left = np.eye(5) - rho * np.outer(s, y)
         H = left @ H @ left.T + rho * np.outer(s, s)
-    np.testing.assert_allclose(limited.times(np.ones(5)), H @ np.ones(5), rtol=1e-9)
+    np.testing.assert_allclose(limited.dot(np.ones(5)), H @ np.ones(5), rtol=1e-9)
 
 
 def test_which_form_is_chosen_by_itself():
-    small = int(np.sqrt(MOST_NUMBERS))
-    assert isinstance(gs.BFGS(1.0).start(np.zeros(small)).state.inverse, WholeInverse)
-    assert isinstance(gs.BFGS(1.0).start(np.zeros(small + 1)).state.inverse, LimitedInverse)
-    assert gs.BFGS(1.0, memory=7).start(np.zeros(3)).state.inverse.most == 7
+    small = int(np.sqrt(MAX_NUMBERS))
+    assert isinstance(gs.BFGS(1.0).start(np.zeros(small)).state.inverse, DenseInverseHessian)
+    assert isinstance(gs.BFGS(1.0).start(np.zeros(small + 1)).state.inverse, LBFGS)
+    assert gs.BFGS(1.0, memory=7).start(np.zeros(3)).state.inverse.max_pairs == 7
 
 
 def test_a_gradient_of_many_variables_is_asked_in_parts():
@@ -171,7 +171,7 @@ def test_a_gradient_of_many_variables_is_asked_in_parts():
         rows.append(len(query))
         run.tell(query, np.abs(query.points - 1).sum(axis=1))
     assert sum(rows) == 1 + d
-    assert max(rows) * d <= MOST_NUMBERS
+    assert max(rows) * d <= MAX_NUMBERS
     np.testing.assert_allclose(run.state.gradient, -np.ones(d), rtol=1e-4)
 
 
@@ -263,7 +263,7 @@ def test_only_accepted_steps_and_hops_are_iterations():
     steps = play(run, l1, 300)
     assert {step.completed for step in steps} == {0, 1}
     assert run.nit == run.state.nit == sum(step.completed for step in steps)
-    assert all((step.offer is None) == (step.completed == 0) for step in steps)
+    assert all((step.iterate is None) == (step.completed == 0) for step in steps)
 
 
 def share(fun, x0, method, budget, f_star=0.0, **settings):

@@ -302,7 +302,7 @@ def test_a_criterion_that_the_budget_cannot_pay_is_not_asked():
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
 def test_a_final_sum_in_several_parts_is_counted_once(monkeypatch, rows_at_once):
-    monkeypatch.setattr("goldstein.run.closing.ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr("goldstein.run.final_estimate.ROWS_AT_ONCE", rows_at_once)
     fun = Counted("FiniteSum", vectorized=True)
     res = minimize(fun.oracle(), np.ones(2), gs.GFM(DELTA, STEP, 50), max_evals=20_000, rng=0)
     assert fun.rows == res.nfev <= 20_000

@@ -9,8 +9,8 @@ import pytest
 import goldstein as gs
 from goldstein.criterion import Criterion
 from goldstein.oracle import Query
-from goldstein.oracle.coordinates import Coordinates
 from goldstein.run.session import Session
+from goldstein.run.spec import RunSpec
 from goldstein.stationarity import certify, min_norm_hull, norm, smoothed_gradient_norm
 from goldstein.stop import Stationary, Target
 
@@ -234,9 +234,8 @@ class Listening(Criterion):
 def test_queries_outside_are_not_scaled(method):
     """Points and gradients of a criterion are in the coordinates of x, those of the method in x / 10."""
     oracle, x, criterion = l1(), np.array([10.0, -20.0]), Listening()
-    scaled = Coordinates(x, scale=np.array([10.0, 10.0]))
-    rng = np.random.default_rng(0)
-    session = Session(method, x, oracle, rng=rng, max_evals=50, stop=[criterion], coordinates=scaled)
+    spec = RunSpec(fun=oracle, x0=x, method=method, max_evals=50, stop=[criterion], x_scale=[10.0, 10.0])
+    session = Session(spec, np.random.default_rng(0))
     play, asked = session.play(), []
     query = next(play)
     while len(asked) < 4:
@@ -256,5 +255,45 @@ def test_queries_outside_are_not_scaled(method):
     else:
         assert own.order == 1
         np.testing.assert_array_equal(own.points, [[10, -20]])
-        assert session.step.norm == pytest.approx(np.hypot(10, 10))  # the gradient is (10, −10) in x / 10
+        assert session.step.grad_norm == pytest.approx(np.hypot(10, 10))  # the gradient is (10, −10) in x / 10
     play.close()
+
+
+def _rounded(x):
+    """A slope of 0.3564, told to three decimals."""
+    return round(0.3564 * float(np.sum(x)), 3)
+
+
+def _rounded_by_hand(x):
+    """The same with the rounding errors of a product, so that equal values may differ in the last bit."""
+    return 0.001 * round(356.4 * float(np.sum(x))) + 0.1 - 0.1
+
+
+@pytest.mark.parametrize("f", [_rounded, _rounded_by_hand])
+@pytest.mark.parametrize("seed", range(5))
+def test_values_with_few_decimals_support_nothing_below_their_step(f, seed):
+    """Differences over 0.1·δ are all exactly 0: they say nothing about a slope."""
+    certificate = certify(gs.Deterministic(f), [130.5], delta=0.006, epsilon=0.005, rng=seed)
+    assert certificate.answer == "not shown"
+    assert "steps of 0.001" in certificate.message
+    assert certificate.bound > 0.3
+
+
+def test_a_hull_of_differences_knows_the_step_of_its_values():
+    assert min_norm_hull(gs.Deterministic(_rounded), [130.5], 0.006, 20, use="values", rng=0).bound > 0.3
+
+
+def test_a_radius_far_above_the_step_of_the_values_supports_as_before():
+    f = gs.Deterministic(lambda x: round(float(abs(x[0] - 1.0) + abs(x[1])), 4))
+    certificate = certify(f, [1.0, 0.0], delta=0.5, epsilon=0.2, rng=0)
+    assert certificate.answer == "supported"
+    assert certificate.bound < 0.2
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: 2.5, lambda x: max(0.0, float(x[0]) - 0.08), lambda x: float(abs(x[0]) + abs(x[1]))],
+    ids=["constant", "plateau", "kink"],
+)
+def test_flat_functions_are_not_mistaken_for_rounded_ones(f):
+    assert certify(gs.Deterministic(f), [0.0, 0.0], delta=0.1, epsilon=0.2, rng=0).answer == "supported"

@@ -27,7 +27,7 @@ class Sound(gs.Method):
 
     @property
     def needs(self):
-        return gs.Needs(pairs=self.delta, reach=self.delta)
+        return gs.Needs(pairs=self.delta, query_radius=self.delta)
 
     def init(self, x, context):
         return BallState(x, v=np.zeros_like(x))
@@ -40,10 +40,10 @@ class Sound(gs.Method):
             return None
         w = gs.smoothing.sphere(context.rng, 1, state.x.size)[0]
         points = np.stack([state.x + self.delta * w, state.x - self.delta * w])
-        return gs.Query(points, self.samples(context), memory=w)
+        return gs.Query(points, self.samples(context), aux=w)
 
     def estimate(self, state, query, values):
-        return state.x.size / (2 * self.delta) * (values[0] - values[1]) * query.memory
+        return state.x.size / (2 * self.delta) * (values[0] - values[1]) * query.aux
 
     def tell(self, state, context, query, values):
         left = state.x
@@ -52,16 +52,16 @@ class Sound(gs.Method):
             state.v = self.beta * state.v + (1 - self.beta) * self.estimate(state, query, values)
             self.move(state, context)
             state.value = float(values.mean())
-        return state.step(left)
+        return state.make_step(left)
 
     def move(self, state, context):
         state.x = context.projected(state.x - self.step_size * state.v, self.delta)
 
     @classmethod
-    def guess(cls, scale, given):
-        delta = given.get("delta", max(scale.floor, 1e-3 * scale.radius))
+    def from_scale(cls, scale, options):
+        delta = options.get("delta", max(scale.floor, 1e-3 * scale.radius))
         step_size = 2 * scale.radius / (scale.estimate * float(np.sqrt(scale.evals / 2)))
-        return cls(**{"delta": delta, "step_size": step_size, **given})
+        return cls(**{"delta": delta, "step_size": step_size, **options})
 
 
 def test_a_sound_method_passes():
@@ -181,13 +181,13 @@ def test_a_method_that_waits_for_its_answer_in_itself_cannot_serve_two_runs():
         def ask(self, state, context, limit):
             query = super().ask(state, context, limit)
             if query is not None:
-                object.__setattr__(self, "w", query.memory)
+                object.__setattr__(self, "w", query.aux)
             return query
 
         def estimate(self, state, query, values):
-            return super().estimate(state, replace(query, memory=self.w), values)
+            return super().estimate(state, replace(query, aux=self.w), values)
 
-    fails(Waits(), "^runs_do_not_meet on a deterministic function: .* what tell needs of a query in query.memory")
+    fails(Waits(), "^runs_do_not_meet on a deterministic function: .* what tell needs of a query in query.aux")
 
 
 # Bounds.
@@ -218,7 +218,7 @@ def test_queries_outside_of_bounds(method):
 
 def test_iterates_outside_are_named_even_if_queries_may_be_there():
     class Far(NeverProjects):
-        needs = gs.Needs(reach=10.0)
+        needs = gs.Needs(query_radius=10.0)
 
     fails(Far(), "^bounds_are_kept on a deterministic function: an iterate lies outside of the bounds by")
 
@@ -361,26 +361,26 @@ def test_anything_but_a_method_with_its_settings():
 def test_a_guess_that_fails():
     class Divides(Sound):
         @classmethod
-        def guess(cls, scale, given):
-            return cls(**{"delta": 1 / scale.floor, **given})
+        def from_scale(cls, scale, options):
+            return cls(**{"delta": 1 / scale.floor, **options})
 
     class Nothing(Sound):
         @classmethod
-        def guess(cls, scale, given):
-            cls(**given)
+        def from_scale(cls, scale, options):
+            cls(**options)
 
-    fails(Divides(), "^guess_keeps_what_is_given on .* fails with ZeroDivisionError")
-    fails(Nothing(), "^guess_keeps_what_is_given on .* returned None; return a Nothing")
+    fails(Divides(), "^from_scale_keeps_options on .* fails with ZeroDivisionError")
+    fails(Nothing(), "^from_scale_keeps_options on .* returned None; return a Nothing")
 
 
 @pytest.mark.parametrize("dropped", ["delta", "step_size", "beta"])
 def test_a_guess_that_drops_what_was_given(dropped):
     class Drops(Sound):
         @classmethod
-        def guess(cls, scale, given):
-            return super().guess(scale, {name: value for name, value in given.items() if name != dropped})
+        def from_scale(cls, scale, options):
+            return super().from_scale(scale, {name: value for name, value in options.items() if name != dropped})
 
-    fails(Drops(), f"^guess_keeps_what_is_given on .* guess was given {dropped}=.* let given come last")
+    fails(Drops(), f"^from_scale_keeps_options on .* from_scale was given {dropped}=.* let options come last")
 
 
 def test_a_method_that_chooses_nothing_needs_no_guess():

@@ -11,12 +11,8 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from goldstein import cli, datasets
+from goldstein import cli
 from goldstein.cli.app import app
-from test_datasets import TEXT, cache, file_of, packed
-from test_downloads import server
-
-__all__ = ["cache", "server"]  # fixtures
 
 
 def run(*arguments, columns=200):
@@ -24,124 +20,6 @@ def run(*arguments, columns=200):
     if answer.exception is not None and not isinstance(answer.exception, SystemExit):
         raise answer.exception
     return answer.exit_code, " ".join(answer.output.split())
-
-
-@pytest.fixture
-def sets(server, monkeypatch):
-    """Two sets that the server has."""
-    names = ("one", "two.bz2")
-    for name in names:
-        server.files[name] = packed(name, TEXT)
-    sources = {name[:3]: datasets.Source((file_of(name, TEXT, server.url),), 4_000, 4, "libsvm") for name in names}
-    monkeypatch.setattr(datasets, "SOURCES", sources)
-    return sources
-
-
-def test_list_shows_sizes_and_what_is_here(sets, cache, tmp_path):
-    code, said = run("data", "list")
-    assert code == 0
-    assert "one │ 4,000 │ 4 │ one │ 0 of 1 │" in said
-    datasets.fetch("two")
-    assert "two.bz2 │ 1 of 1 in" in run("data", "list")[1]
-    assert run("data", "list", "--data", tmp_path)[1].count("0 of 1") == 2
-
-
-def test_fetch_downloads_what_is_missing_and_says_where_it_is(sets, cache, server):
-    code, said = run("data", "fetch", "two")
-    assert code == 0
-    assert f"two: whole, in {cache / 'libsvm'}" in said
-    assert (cache / "libsvm" / "two.bz2").is_file()
-    assert run("data", "fetch")[0] == 0
-    assert server.asked == [None, None]
-
-
-def test_fetch_goes_on_with_the_others_and_ends_with_an_error_code(sets, server):
-    del server.files["one"]
-    code, said = run("data", "fetch")
-    assert code == 1
-    assert "one could not be downloaded" in said
-    assert "two: whole, in" in said
-
-
-def test_fetch_downloads_into_the_folder_that_is_named(sets, cache, server, tmp_path):
-    folder = tmp_path / "mine"
-    code, said = run("data", "fetch", "two", "--data", folder)
-    assert code == 0
-    assert f"two: whole, in {folder / 'libsvm'}" in said
-    assert not (cache / "libsvm" / "two.bz2").exists()
-    assert run("data", "fetch", "two", "--data", folder)[0] == 0
-    assert server.asked == [None]
-    (folder / "libsvm" / "two.bz2").write_bytes(b"mine")
-    code, said = run("data", "fetch", "two", "--data", folder)
-    assert code == 1
-    assert (folder / "libsvm" / "two.bz2").read_bytes() == b"mine"
-    del server.files["one"]
-    assert "put the file into a folder and name it by --data or GOLDSTEIN_DATA" in run("data", "fetch", "one")[1]
-
-
-def test_paths_are_no_markup(sets, tmp_path):
-    folder = tmp_path / "[red]"
-    folder.mkdir()
-    (folder / "one").write_bytes(TEXT)
-    assert "[red]" in run("data", "list", "--data", folder, columns=400)[1]
-
-
-def test_verify_tells_right_wrong_and_missing_apart_and_downloads_nothing(sets, tmp_path, server):
-    (tmp_path / "one").write_bytes(TEXT)
-    (tmp_path / "two.bz2").write_bytes(packed("two.bz2", TEXT + b"\n"))
-    code, said = run("data", "verify", "--data", tmp_path)
-    assert code == 1
-    assert "one: right" in said
-    assert "is not the file it should be" in said
-    assert run("data", "verify", "one", "--data", tmp_path)[0] == 0
-    code, said = run("data", "verify", "one")
-    assert code == 1
-    assert "one: not here: one; goldstein data fetch one gets it." in said
-    assert server.asked == []
-
-
-def test_verify_leaves_out_sets_that_are_not_here_unless_they_are_named(sets, tmp_path):
-    (tmp_path / "one").write_bytes(TEXT)
-    code, said = run("data", "verify", "--data", tmp_path)
-    assert code == 0
-    assert said == "one: right not here, so not verified: two"
-    code, said = run("data", "verify", "two", "--data", tmp_path)
-    assert code == 1
-    assert f"two: two.bz2 is neither in {tmp_path} nor in its subfolder libsvm." in said
-    code, said = run("data", "verify")
-    assert code == 1  # nothing was verified
-    assert said == "not here, so not verified: one, two"
-
-
-def test_verify_leaves_a_wrong_file_in_the_cache_alone(sets, cache, server):
-    (path,) = datasets.fetch("one")
-    path.write_bytes(b"garbage")
-    code, said = run("data", "verify", "one")
-    assert code == 1
-    assert "is not the file it should be" in said
-    assert path.read_bytes() == b"garbage"
-    assert server.asked == [None]
-
-
-def test_the_image_sets_are_listed_fetched_and_verified_like_the_others(server, cache, monkeypatch):
-    names = [file.name for file in datasets.SOURCES["mnist"].files]
-    server.files.update({name: packed(name, TEXT) for name in names})
-    files = tuple(file_of(name, TEXT, server.url) for name in names)
-    monkeypatch.setattr(datasets, "SOURCES", {"mnist": datasets.Source(files, 70_000, 784, "mnist")})
-    assert "mnist │ 70,000 │ 784 │ train and test, IDX │ 0 of 4 │" in run("data", "list")[1]
-    assert run("data", "verify", "mnist")[0] == 1
-    code, said = run("data", "fetch", "mnist")
-    assert code == 0
-    assert f"mnist: whole, in {cache / 'mnist'}" in said
-    assert "4 of 4 in" in run("data", "list")[1]
-    assert run("data", "verify", "mnist") == (0, "mnist: right")
-
-
-def test_unknown_names_are_refused(sets):
-    for verb in ("fetch", "verify"):
-        code, said = run("data", verb, "three")
-        assert code == 2
-        assert "Unknown data set 'three'; known are one, two." in said
 
 
 def test_plan_without_a_method_compares_them_all():
@@ -183,7 +61,7 @@ def test_plans_are_printed_as_json():
 
 
 def test_h_is_help():
-    for words in ([], ["data"], ["minimize"], ["data", "fetch"]):
+    for words in ([], ["minimize"]):
         assert run(*words, "-h") == run(*words, "--help")
 
 

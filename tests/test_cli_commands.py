@@ -16,7 +16,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 from goldstein.cli import app as commands
-from goldstein.cli import data, journal
+from goldstein.cli import journal
 from goldstein.cli.app import COMMANDS, app
 from goldstein.methods.registry import METHODS
 
@@ -126,7 +126,7 @@ def answer(*arguments):
 # Help
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "data list", "data fetch", "data verify"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_shows_an_example(name):
     code, said = run(*name.split(), "--help")
     assert code == 0
@@ -136,7 +136,7 @@ def test_help_shows_an_example(name):
 def test_the_list_of_commands_and_the_version():
     code, said = run("--help")
     assert code == 0
-    for name in [*COMMANDS, "data"]:
+    for name in COMMANDS:
         assert name in said
     assert "--install-completion" in said
     assert run("--version") == (0, f"goldstein {gs.__version__}")
@@ -147,7 +147,6 @@ def test_the_list_of_commands_and_the_version():
     [
         ("goldstein mini", 1, ["minimize"]),
         ("goldstein minimize --method ws", 3, ["ws-gfm", "ws-gfm+"]),
-        ("goldstein data fetch m", 3, ["mushrooms", "mnist"]),
     ],
 )
 def test_completion_knows_the_commands_and_the_names(here, words, count, offered):
@@ -575,9 +574,6 @@ def test_a_run_whose_time_is_over_says_how_it_goes_on(here):
         (["demo"], commands, "check_installed"),
         (["demo-attack"], commands, "check_installed"),
         (["inspect", "some.file"], journal, "inspect"),
-        (["data", "list"], data, "_place"),
-        (["data", "fetch", "a9a"], data.datasets, "fetch"),
-        (["data", "verify", "a9a"], data.datasets, "local_path"),
     ],
 )
 def test_ctrl_c_ends_every_command_with_the_code_of_the_shell(here, monkeypatch, words, where, name):

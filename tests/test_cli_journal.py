@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 from goldstein.cli.app import app
 from goldstein.cli.journal import drawn
 from goldstein.oracle import Answer
-from goldstein.run.call import described, made_again
 from goldstein.run.inspection import inspect
 from goldstein.run.journal import Journal
+from goldstein.run.spec import RunSpec, arguments_of
 
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
 MODEL = """
@@ -121,8 +121,8 @@ def test_inspect_says_how_far_a_run_is(model):
     assert code == 0
     assert f"evaluations {res.nfev} of 300 ({res.nfev / 300:.0%})" in said
     assert f"best so far {seen.best:.6g}" in said
-    assert "CALLBACK: The callback asked to stop." in said
-    assert "method Probed(wanted='gfm'" in said
+    assert "CALLBACK: Stopped by the callback." in said
+    assert "method Probed(requested='gfm'" in said
     assert "x0 array([ 1. , -0.5 , 0.25, 2. ])" in said
     assert "┤" in said
 
@@ -478,7 +478,7 @@ def test_a_result_is_shown_in_words(model):
     code, said = run("resume", "run.journal", "--with", "journal_model:plain")
     assert code == 0
     assert "ended MAX_EVALS" in said
-    assert "message The evaluation budget is used up." in said
+    assert "message Evaluation budget used." in said
 
 
 def test_larger_budgets_and_further_stages(model):
@@ -601,23 +601,22 @@ def test_ctrl_c_ends_with_the_code_of_the_shell(model, tmp_path):
 
 def test_calls_of_many_variables_are_kept_as_bytes():
     x = np.random.default_rng(0).normal(size=3000)
-    call = json.loads(
-        json.dumps(described(len, x, gs.GFM(0.1, 0.1), x_scale=None, bounds=(1, [2.0, None], {"a": "b"})))
-    )
+    oracle = gs.Deterministic(len, args=(1, [2.0, None], {"a": "b"}))
+    call = json.loads(json.dumps(RunSpec(fun=oracle, x0=x, method=gs.GFM(0.1, 0.1)).header))
     assert len(json.dumps(call["x0"])) < 12 * x.size
-    again = made_again(call, len)
+    again = arguments_of(call, len)
     np.testing.assert_array_equal(again["x0"], x)
     assert again["method"] == gs.GFM(0.1, 0.1)
-    assert again["bounds"] == (1, [2.0, None], {"a": "b"})
+    assert again["fun"].args == (1, [2.0, None], {"a": "b"})
 
 
 def test_a_journal_without_a_call_says_so():
     with pytest.raises(ValueError, match="does not say by which call"):
-        made_again(None, len)
+        arguments_of(None, len)
 
 
 def test_settings_from_elsewhere_are_not_made():
-    call = described(len, X0, gs.GFM(0.1, 0.1))
+    call = RunSpec(fun=len, x0=X0, method=gs.GFM(0.1, 0.1)).header
     for settings in ("os:path", "goldstein.minimize:minimize", "goldstein.methods:Nothing"):
         with pytest.raises(ValueError, match="is unknown to this version"):
-            made_again({**call, "method": {"settings": settings, "with": {}}}, len)
+            arguments_of({**call, "method": {"settings": settings, "with": {}}}, len)

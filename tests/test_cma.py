@@ -1,5 +1,6 @@
 """CMA-ES in blocks: what it does not depend on, what it learns, and what it sees."""
 
+import re
 import warnings
 
 import numpy as np
@@ -10,8 +11,8 @@ from scipy.optimize import differential_evolution
 from scipy.stats import binom
 
 import goldstein as gs
-from goldstein.methods.cma import FULL, Constants, centred, crowd, shared, together
-from goldstein.methods.ladder import Ladder
+from goldstein.methods.cma import MAX_FULL_D, Constants, majority_tie, mean_scores, share_weights, subtract_block_means
+from goldstein.methods.initial_sigma import InitialSigma
 from goldstein.methods.method import Context
 
 D = 4
@@ -52,7 +53,7 @@ def deterministic(fun):
     return gs.Deterministic(fun, vectorized=True)
 
 
-@pytest.mark.parametrize("method", [gs.BlockCMA(unit=0.5), gs.BlockCMA(sigma=0.5, unit=0.5)])
+@pytest.mark.parametrize("method", [gs.BlockCMA(scale=0.5), gs.BlockCMA(sigma=0.5, scale=0.5)])
 def test_moving_the_problem_and_its_start_moves_the_run(method):
     """By a power of two and around 0, so that rounding has little to say: to 1e-9 over 300 evaluations."""
     shift = 64.0
@@ -121,7 +122,7 @@ def test_the_covariance_of_a_rotated_ellipsoid_is_learnt(seed):
 
 
 def test_a_diagonal_is_learnt_in_many_variables():
-    d = FULL + 20
+    d = MAX_FULL_D + 20
     axes = 10.0 ** np.linspace(0, 4, d)
 
     def ellipsoid(X):
@@ -133,12 +134,12 @@ def test_a_diagonal_is_learnt_in_many_variables():
 
 def test_equal_values_share_their_weights():
     weights = Constants(5, 8).weights
-    np.testing.assert_allclose(shared(weights, np.full(8, 3.0)), 1 / 8)
-    mixed = shared(weights, np.array([2.0, 1.0, 2.0, 2.0, 9.0, np.inf, np.inf, 8.0]))
+    np.testing.assert_allclose(share_weights(weights, np.full(8, 3.0)), 1 / 8)
+    mixed = share_weights(weights, np.array([2.0, 1.0, 2.0, 2.0, 9.0, np.inf, np.inf, 8.0]))
     assert mixed[1] == weights[0]
     np.testing.assert_allclose(mixed[[0, 2, 3]], weights[1:4].mean())
     np.testing.assert_allclose(mixed.sum(), 1)
-    np.testing.assert_array_equal(shared(weights, np.arange(8)[::-1]), weights[::-1])
+    np.testing.assert_array_equal(share_weights(weights, np.arange(8)[::-1]), weights[::-1])
 
 
 @pytest.mark.parametrize(("d", "size"), [(1, 4), (2, 6), (10, 10), (10, 300), (60, 16), (80, 17)])
@@ -146,16 +147,18 @@ def test_the_weights_are_those_of_the_tutorial(d, size):
     constants = Constants(d, size)
     assert constants.weights.sum() == pytest.approx(1)
     assert (np.diff(constants.weights) <= 0).all()
-    assert 0 < constants.rank_one + constants.rank_many <= 1
-    decay = 1 - constants.rank_one - constants.rank_many * (1 + constants.penalties.sum())
-    assert decay >= constants.rank_many * d * -constants.penalties.sum() - 1e-12  # C stays positive definite, eq. (52)
+    assert 0 < constants.c_1 + constants.c_mu <= 1
+    decay = 1 - constants.c_1 - constants.c_mu * (1 + constants.negative_weights.sum())
+    assert (
+        decay >= constants.c_mu * d * -constants.negative_weights.sum() - 1e-12
+    )  # C stays positive definite, eq. (52)
 
 
 def test_a_block_is_compared_with_itself():
     scores = np.array([1e9, 1e9 + 2.0, 5.0, 3.0, np.inf, 4.0])
-    residuals = centred(scores, np.array([0, 0, 1, 1, 1, 1]))
+    residuals = subtract_block_means(scores, np.array([0, 0, 1, 1, 1, 1]))
     np.testing.assert_array_equal(residuals, [-1, 1, 1, -1, np.inf, 0])
-    assert (centred(np.full(6, 0.1), np.array([0, 0, 0, 1, 1, 1])) == 0).all()
+    assert (subtract_block_means(np.full(6, 0.1), np.array([0, 0, 0, 1, 1, 1])) == 0).all()
 
 
 def test_each_block_sees_one_seed_of_its_own():
@@ -204,7 +207,7 @@ def test_the_usual_level_is_taken_in_doubt():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         context = Context(rng, sample=lambda r, k: r.integers(2**31, size=k), noisy=True, max_evals=2000)
-        ladder = Ladder.plan(context, 2000)
+        ladder = InitialSigma.plan(context, 2000)
         query = ladder.ask(np.zeros(D), np.ones(D), context)
         sigma = ladder.tell(query, rng.normal(size=len(query)))
         usual += sigma == ladder.default
@@ -338,13 +341,13 @@ def test_the_halves_of_a_generation_have_nothing_in_common_under_noise():
     products = []
     for _ in range(2000):
         z = rng.normal(size=(size, d))
-        w = shared(weights, rng.normal(size=size))
+        w = share_weights(weights, rng.normal(size=size))
         products.append((2 * w[::2] @ z[::2]) @ (2 * w[1::2] @ z[1::2]))
     products = np.array(products)
     assert abs(products.mean()) < 4.5 * products.std() / np.sqrt(products.size)
 
 
-@pytest.mark.parametrize(("setting", "bad"), [("sigma", 0), ("sigma", "1"), ("population", 3), ("unit", -1.0)])
+@pytest.mark.parametrize(("setting", "bad"), [("sigma", 0), ("sigma", "1"), ("population", 3), ("scale", -1.0)])
 def test_bad_settings_are_refused(setting, bad):
     with pytest.raises((TypeError, ValueError), match=f"^{setting} must be"):
         gs.BlockCMA(**{setting: bad})
@@ -424,14 +427,14 @@ def test_a_run_that_has_arrived_goes_on_quietly():
 
 
 def test_a_score_of_most_points_is_the_background():
-    np.testing.assert_array_equal(crowd(np.array([0.0, 0.0, 1.0, 0.0, -1.0])), [True, True, False, True, False])
-    assert crowd(np.array([0.0, 0.0, 1.0, 2.0])) is None
-    assert crowd(np.array([np.inf, np.inf, np.inf, 2.0])) is None
+    np.testing.assert_array_equal(majority_tie(np.array([0.0, 0.0, 1.0, 0.0, -1.0])), [True, True, False, True, False])
+    assert majority_tie(np.array([0.0, 0.0, 1.0, 2.0])) is None
+    assert majority_tie(np.array([np.inf, np.inf, np.inf, 2.0])) is None
 
 
 def test_a_point_that_failed_for_most_seeds_has_failed():
     turns = [np.array([1.0, np.inf, 3.0]), np.array([3.0, np.inf, np.inf]), np.array([2.0, 5.0, 5.0])]
-    np.testing.assert_array_equal(together(turns), [2.0, np.inf, 4.0])
+    np.testing.assert_array_equal(mean_scores(turns), [2.0, np.inf, 4.0])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -472,3 +475,32 @@ def test_a_start_that_fails_is_left(seed):
 
     res = gs.minimize(fun, np.zeros(D), max_evals=3000, rng=seed)
     assert res.fun < 1e-3
+
+
+@pytest.mark.parametrize("factor", [1e150, 1e200, 1e307, -1e307])
+@pytest.mark.parametrize("kind", [gs.Deterministic, gs.Seeded, gs.Unreplayable])
+@pytest.mark.parametrize("method", ["cma", "auto"])
+def test_values_near_the_largest_float_are_values(method, kind, factor):
+    """No overflow, and no warning of NumPy, which is an error here."""
+    noise = np.random.default_rng(1)
+
+    def f(x, seed=None):
+        value = min(np.abs(np.floor(x)).sum() / D, 8.0)
+        if kind is gs.Deterministic:
+            return factor * value
+        return factor * (value + 0.1 * (noise.normal() if seed is None else np.random.default_rng(seed).normal()))
+
+    fun = {gs.Seeded: lambda x, seed: f(x, seed)}.get(kind, lambda x: f(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UserWarning)
+        res = gs.minimize(kind(fun), np.full(D, 3.5), method, max_evals=1000, rng=0)
+    assert res.nfev <= 1000
+
+
+def test_the_message_gives_the_spread_of_the_points_in_their_own_units():
+    res = gs.minimize(gs.Deterministic(lambda x: np.abs(x).sum()), np.full(D, 200.0), "cma", max_evals=2000, rng=0)
+    assert "of |x0|" not in res.message
+    assert re.search(
+        r"CMA-ES: \d+ generations, the last of about \d+ points, standard deviation [\d.e-]+\.", res.message
+    )

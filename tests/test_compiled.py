@@ -10,7 +10,7 @@ from numba import njit
 from scipy import sparse
 
 import goldstein as gs
-from goldstein.methods.method import Context, Refusal, Run
+from goldstein.methods.method import Context, Run, Unsupported
 from goldstein.problems import capped_l1_svm
 
 DELTA = 1e-3
@@ -200,7 +200,7 @@ def test_two_point_takes_the_same_walk_until_rounding_parts_the_ways():
 
 def test_the_compiled_path_is_chosen_by_itself_and_can_be_refused(monkeypatch):
     called = []
-    monkeypatch.setattr(gs.GFM, "kernel", lambda *args: called.append(args) or Refusal("Not today."))
+    monkeypatch.setattr(gs.GFM, "kernel", lambda *args: called.append(args) or Unsupported("Not today."))
     oracle, x0 = least_deviations()
     gs.minimize(oracle, x0, METHODS["gfm"], max_evals=20, rng=0)
     gs.minimize(oracle, x0, METHODS["gfm"], max_evals=20, rng=0, compiled=False)
@@ -321,12 +321,39 @@ def test_the_warning_of_gfm_plus_comes_from_the_compiled_path_too():
 
 def test_a_kernel_takes_first_class_functions_and_jitted_ones_in_one_process():
     from goldstein.compiled.gfm import gfm
-    from goldstein.compiled.tally import TALLY
+    from goldstein.compiled.tally import new_tally
 
-    tally = np.zeros(TALLY)
+    tally = new_tally()
     for oracle in (gs.Deterministic(l1, args=(1.0,)), gs.FiniteSum(failing, 50, args=(5, 0.5))):
         gs.minimize(oracle, np.ones(4), METHODS["gfm"], rng=1, max_iter=5, compiled=True)
     once = njit(gfm.py_func)  # as a study does that needs it inside another kernel
     x = np.ones(4)
     once(failing, (5, 0.5), np.random.default_rng(0), 50, x, np.empty(0), 0, np.full(3, 0.1), 1, 0.1, tally)
     assert not np.array_equal(x, np.ones(4))
+
+
+@pytest.mark.parametrize("called_before", [False, True])
+def test_a_function_of_float32_runs_compiled(called_before):
+    @njit
+    def single(x):
+        return np.float32(np.abs(x - 1).sum())
+
+    if called_before:
+        single(np.zeros(3))
+    for method in (gs.GFM(0.1, 0.01), gs.Sift(0.5)):
+        res = gs.minimize(gs.Deterministic(single), np.zeros(3), method, max_evals=2000, rng=0, compiled=True)
+        assert res.fun < 1.5
+
+
+@pytest.mark.parametrize("method", [gs.GFM(0.1, 0.05), gs.Sift(0.5)], ids=["gfm", "sift"])
+def test_an_exception_in_a_compiled_loop_has_a_point(method):
+    @njit
+    def breaks(x):
+        if x[0] > 0.2:
+            raise ValueError("too far")
+        return np.abs(x - 1).sum()
+
+    with pytest.raises(ValueError, match="too far") as caught:
+        gs.minimize(gs.Deterministic(breaks), np.zeros(3), method, max_evals=20_000, rng=0, compiled=True)
+    assert caught.value.point.shape == (3,)
+    assert any("`.point` is the iterate" in note for note in caught.value.__notes__)

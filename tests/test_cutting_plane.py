@@ -69,7 +69,7 @@ def test_every_step_does_what_the_pseudo_code_says(d):
         if fx is None:
             fx = answer[0]
         elif query.order == 0:
-            z, _ = query.memory
+            z, _ = query.aux
             length = np.linalg.norm(z)
             np.testing.assert_allclose(point, x - 0.05 * z / length, rtol=0, atol=1e-14)
             assert np.linalg.norm(point - x) == pytest.approx(0.05, rel=1e-9)
@@ -118,8 +118,8 @@ def test_the_certificate_is_the_shortest_element_of_the_gradients_around_x():
     problem = max_coordinate(4)  # at 0 the hull of the unit vectors, whose shortest element is 1/√4
     for seed in range(5):
         *_, last = [step for *_, step in play(gs.CuttingPlane(0.3, 0.51), problem.oracle, problem.x0, seed)]
-        assert last.norm == last.done.bound
-        assert 0.5 - 1e-12 <= last.norm <= 0.51
+        assert last.grad_norm == last.done.bound
+        assert 0.5 - 1e-12 <= last.grad_norm <= 0.51
 
 
 def test_a_rotation_of_space_leaves_the_guarantee():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from goldstein import datasets
+from studies import datasets
 
 ROOT = Path(__file__).parent.parent
 TEXT = b"+1 1:0.5 3:-2\n-1 2:1e-3\n-1\n+1 4:7"

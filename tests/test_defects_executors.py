@@ -1,4 +1,4 @@
-"""Executors: whoever evaluates, every part is evaluated once and comes back to its place, and nobody is left behind."""
+"""Executors: whoever evaluates, every chunk is evaluated once and comes back to its place, and no worker is left."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def counting(noise: float = 0.0):
 
 @pytest.mark.parametrize("method", ["auto", "gfm", "gfm+", "ws-gfm", gs.GFM(0.1, 0.01, 4)], ids=named)
 def test_a_dask_client_evaluates_every_part(method):
-    """Equal parts, such as repeated values at x0, are asked for anew: nfev == calls."""
+    """Equal chunks, such as repeated values at x0, are asked for anew: nfev == calls."""
     f, calls = counting()
     res = gs.minimize(gs.Deterministic(f), X0, method, max_evals=600, rng=0, workers=DaskLike())
     assert len(calls) == res.nfev
@@ -92,13 +92,13 @@ def test_a_dask_client_repeats_what_is_noisy():
     assert len(calls) == res.nfev
 
 
-def backwards(function, parts):
-    return [function(part) for part in parts][::-1]
+def backwards(function, chunks):
+    return [function(chunk) for chunk in chunks][::-1]
 
 
-def as_they_come(function, parts):
-    """A map like a pool's `imap_unordered`, whose later parts are done first."""
-    answers = [function(part) for part in parts]
+def as_they_come(function, chunks):
+    """A map like a pool's `imap_unordered`, whose later chunks are done first."""
+    answers = [function(chunk) for chunk in chunks]
     yield from sorted(answers, key=lambda _: np.random.default_rng(len(answers)).random())[::-1]
 
 
@@ -119,10 +119,10 @@ def test_a_map_that_reorders_answers_is_put_right_or_refused(unordered, method):
 @pytest.mark.parametrize(
     "lossy",
     [
-        lambda function, parts: [function(part) for part in parts][:-1],
-        lambda function, parts: [function(part) for part in parts] * 2,
-        lambda function, parts: [function(parts[0]) for _ in parts],
-        lambda function, parts: [None for _ in parts],
+        lambda function, chunks: [function(chunk) for chunk in chunks][:-1],
+        lambda function, chunks: [function(chunk) for chunk in chunks] * 2,
+        lambda function, chunks: [function(chunks[0]) for _ in chunks],
+        lambda function, chunks: [None for _ in chunks],
     ],
     ids=["one less", "twice as many", "one for all", "nothing"],
 )
@@ -135,7 +135,7 @@ def test_a_map_that_loses_answers_is_refused(lossy):
             gs.GFM(0.1, 0.01, 8),
             max_evals=500,
             rng=0,
-            workers=lambda function, parts: lossy(function, list(parts)),
+            workers=lambda function, chunks: lossy(function, list(chunks)),
         )
 
 

@@ -100,21 +100,21 @@ class Walk(gs.Method):
         if limit is not None and limit < 2:
             return None
         step = self.length * context.rng.normal(size=state.x.size)
-        return gs.Query(np.stack([state.x, state.x + step]), memory=state.x + step)
+        return gs.Query(np.stack([state.x, state.x + step]), aux=state.x + step)
 
     def tell(self, state, context: Context, query, values) -> gs.Step:
         left = state.x
         if values[1] < values[0]:
-            state.x = query.memory
+            state.x = query.aux
         state.nit += 1
-        return state.step(left)
+        return state.make_step(left)
 
 
 @pytest.fixture
 def registered(monkeypatch):
     """One registration; taken back after the test."""
     monkeypatch.setattr("goldstein.methods.registry.METHODS", {**METHODS})
-    monkeypatch.setattr("goldstein.methods.registry._GUESSES", {**registry._GUESSES})
+    monkeypatch.setattr("goldstein.methods.registry._FROM_SCALE", {**registry._FROM_SCALE})
     gs.register(Walk)
 
 
@@ -216,11 +216,11 @@ def test_a_method_that_can_sift_says_so_where_that_would_do():
     values, seeded = gs.Deterministic(np.sum), gs.Seeded(lambda x, seed: float(x.sum()))
     sifting = 'gradients="sift" in options'
     o2nc, pingd = gs.O2NC(0.5, 5).needs, gs.PINGD(0.5, 0.5).needs
-    assert sifting in o2nc.refusal("o2nc", values)
-    assert sifting in o2nc.refusal("o2nc", seeded)
-    assert sifting not in o2nc.refusal("o2nc", gs.Unreplayable(np.sum))
-    assert sifting in pingd.refusal("pingd", values)
-    assert sifting not in pingd.refusal("pingd", seeded)
+    assert sifting in o2nc.unsupported("o2nc", values)
+    assert sifting in o2nc.unsupported("o2nc", seeded)
+    assert sifting not in o2nc.unsupported("o2nc", gs.Unreplayable(np.sum))
+    assert sifting in pingd.unsupported("pingd", values)
+    assert sifting not in pingd.unsupported("pingd", seeded)
     res = gs.minimize(values, np.ones(2), "o2nc", options={"gradients": "sift"}, max_evals=500, rng=0)
     assert res.nfev > 0
 
@@ -230,7 +230,7 @@ def test_refusals_name_the_phase_and_the_article():
     with pytest.raises(ValueError, match=r"^ws-gfm after pingd needs gradients"):
         gs.minimize(gs.Deterministic(np.sum), np.ones(2), mixed, max_evals=100)
     exact = gs.PINGD(0.5, 0.5, gradients="sift").needs
-    assert "but a Seeded oracle" in exact.refusal("pingd", gs.Seeded(lambda x, seed: float(x.sum())))
-    assert "but an Expectation oracle" in exact.refusal(
+    assert "but a Seeded oracle" in exact.unsupported("pingd", gs.Seeded(lambda x, seed: float(x.sum())))
+    assert "but an Expectation oracle" in exact.unsupported(
         "pingd", gs.Expectation(lambda x, xi: float(x.sum()), lambda rng, k: rng.random(k))
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from goldstein import datasets
+from studies import datasets
 from test_datasets import TEXT, cache, check_toy, file_of, idx, packed
 
 __all__ = ["cache"]  # a fixture
@@ -229,7 +229,7 @@ def test_two_processes_that_want_the_same_file_download_it_once(toy, server, cac
     program = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import http.client, test_downloads; http.client.HTTPSConnection = test_downloads.Unencrypted\n"
-        "from goldstein import datasets as d; from goldstein.datasets import File\n"
+        "from studies import datasets as d; from studies.datasets import File\n"
         f"d.SOURCES['toy'] = d.Source(({source!r},), 4, 4, 'libsvm')\n"
         "print(d.load('toy')[0].nnz)"
     )

@@ -18,11 +18,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 import goldstein as gs
-from goldstein.oracle import executor, gather
+from goldstein.oracle import executor, scheduler
 from goldstein.oracle.evaluate import Evaluator, check_workers
-from goldstein.oracle.parts import Done, Lost, Task, TimeIsUp
-from goldstein.oracle.pool import Pool
+from goldstein.oracle.pool import ProcessPool
 from goldstein.oracle.query import Answer, Query
+from goldstein.oracle.tasks import Task, TaskLost, TaskResult, TimeIsUp
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -83,20 +83,20 @@ def refuse():
 
 
 class Notes:
-    """A ledger that keeps everything it hears."""
+    """A log that keeps everything it hears."""
 
     def __init__(self) -> None:
         self.heard: list = []
         self.calls = 0  # that there must have been
 
-    def begun(self, first, rows):
+    def start(self, first, rows):
         self.heard.append(("begun", first, rows))
         self.calls += rows
 
-    def not_begun(self, rows):
+    def take_back(self, rows):
         self.calls -= rows
 
-    def told(self, first, answer):
+    def record(self, first, answer):
         self.heard.append(("told", first, answer.values.copy()))
 
     def rows(self, kind) -> list[int]:
@@ -107,40 +107,40 @@ class Notes:
 
 
 class Capricious:
-    """A crew in this process that ends parts in an odd order, and loses some as it likes."""
+    """A pool in this process that ends chunks in an odd order, and loses some as it likes."""
 
     def __init__(self, size: int = 3, lose=lambda number: None, seed: int = 0) -> None:
         self.size = size
         self.lose = lose
         self.rng = np.random.default_rng(seed)
-        self.parts: dict = {}
+        self.chunks: dict = {}
         self.number = 0
         self.most = 0
 
-    def employ(self, task):
+    def initialize(self, task):
         self.task = task
 
-    def begin(self, part):
+    def submit(self, chunk):
         self.number += 1
-        self.parts[self.number] = part
-        self.most = max(self.most, len(self.parts))
+        self.chunks[self.number] = chunk
+        self.most = max(self.most, len(self.chunks))
         return self.number
 
-    def ended(self, seconds):
-        ticket = int(self.rng.choice(list(self.parts)))
-        part = self.parts.pop(ticket)
+    def wait(self, seconds):
+        ticket = int(self.rng.choice(list(self.chunks)))
+        chunk = self.chunks.pop(ticket)
         lost = self.lose(ticket)
-        if lost is not None and lost.begun == 0:
+        if lost is not None and lost.started == 0:
             return [(ticket, lost)]
-        done = self.task(part)
+        done = self.task(chunk)
         return [(ticket, done if lost is None else lost)]
 
-    def give_up(self, ticket):
-        del self.parts[ticket]
+    def kill(self, ticket):
+        del self.chunks[ticket]
         return 0
 
     def close(self):
-        self.parts.clear()
+        self.chunks.clear()
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def in_process():
         yield client
 
 
-KINDS = ["here", "int", "threads", "processes", "loky", "dask", "dask in this process", "map", "crew"]
+KINDS = ["here", "int", "threads", "processes", "loky", "dask", "dask in this process", "map", "pool"]
 
 
 @pytest.fixture(params=KINDS)
@@ -221,11 +221,11 @@ def test_everybody_gives_the_same_answer_and_asks_once(workers, tmp_path):
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 100])
 @pytest.mark.parametrize("seed", range(5))
 def test_the_order_of_completion_changes_nothing(size, seed):
-    crew = Capricious(size, seed=seed)
-    with Evaluator(gs.Deterministic(value), crew) as evaluate:
+    pool = Capricious(size, seed=seed)
+    with Evaluator(gs.Deterministic(value), pool) as evaluate:
         for _ in range(3):
             np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
-    assert crew.most <= 2 * size
+    assert pool.most <= 2 * size
 
 
 def test_gradients_and_samples_come_to_their_places(workers):
@@ -288,11 +288,11 @@ def test_after_an_exception_nothing_is_begun(tmp_path):
     with Evaluator(gs.Deterministic(f), 2) as evaluate:
         evaluate(Query(X[:4]))
         with pytest.raises(ArithmeticError):
-            evaluate(Query(X[4:]), ledger=notes)
+            evaluate(Query(X[4:]), log=notes)
         assert evaluate.started == len(f.calls) - 4
-        parts = [(first, rows) for kind, first, rows in notes.heard if kind == "begun"]
-    assert len(parts) == 4
-    at_work = X[4 + parts[1][0] : 4 + sum(parts[1]), 0]  # the other one, if it had begun at all
+        chunks = [(first, rows) for kind, first, rows in notes.heard if kind == "begun"]
+    assert len(chunks) == 4
+    at_work = X[4 + chunks[1][0] : 4 + sum(chunks[1]), 0]  # the other one, if it had begun at all
     assert X[4, 0] in f.calls
     assert set(f.calls[4:]) <= {X[4, 0], *at_work}
 
@@ -341,9 +341,9 @@ def test_rows_that_always_kill_are_the_nans(tmp_path, retries, rows):
     f = Called(tmp_path, die, rows=rows)
     notes = Notes()
     with Evaluator(gs.Deterministic(f), 2, retries=retries) as evaluate:
-        evaluate(Query(X[20:30]))  # so that parts of several rows are made
+        evaluate(Query(X[20:30]))  # so that chunks of several rows are made
         before = len(f.calls)
-        values = evaluate(Query(X), ledger=notes).values
+        values = evaluate(Query(X), log=notes).values
         wanted = expected()
         wanted[list(rows)] = np.nan
         np.testing.assert_array_equal(values, wanted)
@@ -364,8 +364,8 @@ def test_a_function_that_always_kills_ends_as_failing(tmp_path):
 def test_what_others_lose_is_done_again_and_counted():
     calls = []
     oracle = gs.Deterministic(lambda x: calls.append(1) or value(x))
-    crew = Capricious(3, lambda number: Lost("a node is gone") if number in (2, 6) else None)
-    with Evaluator(oracle, crew) as evaluate:
+    pool = Capricious(3, lambda number: TaskLost("a node is gone") if number in (2, 6) else None)
+    with Evaluator(oracle, pool) as evaluate:
         np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
         assert evaluate.repeated == len(calls) - 40 > 0
 
@@ -373,18 +373,18 @@ def test_what_others_lose_is_done_again_and_counted():
 def test_what_was_not_begun_is_no_repeat():
     calls = []
     oracle = gs.Deterministic(lambda x: calls.append(1) or value(x))
-    crew = Capricious(3, lambda number: Lost("it never began", begun=0) if number % 3 == 2 else None)
-    with Evaluator(oracle, crew) as evaluate:
+    pool = Capricious(3, lambda number: TaskLost("it never began", started=0) if number % 3 == 2 else None)
+    with Evaluator(oracle, pool) as evaluate:
         np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
         assert evaluate.repeated == 0
     assert len(calls) == 40
 
 
 def test_a_machine_beyond_hope_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(gather, "LONGEST_PAUSE", 0.001)
-    crew = Capricious(2, lambda number: Lost("the node is gone", begun=0))
-    with Evaluator(gs.Deterministic(value), crew) as evaluate:
-        with pytest.raises(RuntimeError, match=r"lost 33 parts .* the node is gone"):
+    monkeypatch.setattr(scheduler, "LONGEST_PAUSE", 0.001)
+    pool = Capricious(2, lambda number: TaskLost("the node is gone", started=0))
+    with Evaluator(gs.Deterministic(value), pool) as evaluate:
+        with pytest.raises(RuntimeError, match=r"lost 33 chunks .* the node is gone"):
             evaluate(Query(X))
         assert evaluate.started == 0
 
@@ -398,28 +398,28 @@ def test_an_executor_that_takes_no_more_work_is_one_sentence(tmp_path):
 
 
 class Vanishing:
-    """A stand-in for a Dask client whose workers all vanish after some parts."""
+    """A stand-in for a Dask client whose workers all vanish after some chunks."""
 
-    def __init__(self, parts: int) -> None:
-        self.parts = parts
+    def __init__(self, chunks: int) -> None:
+        self.chunks = chunks
 
     def nthreads(self):
-        return {"here": 2} if self.parts > 0 else {}
+        return {"here": 2} if self.chunks > 0 else {}
 
     def scatter(self, data, **settings):
         raise NotImplementedError
 
     def submit(self, function, *args, pure=True):
         future: PlainFuture = PlainFuture()
-        self.parts -= 1
-        if self.parts >= 0:
+        self.chunks -= 1
+        if self.chunks >= 0:
             future.set_result(function(*args))
         return future
 
 
 def test_a_dask_cluster_without_any_worker_is_one_sentence(monkeypatch):
     monkeypatch.setattr(executor, "GONE", 0.2)
-    monkeypatch.setattr(gather, "LOOK", 0.05)
+    monkeypatch.setattr(scheduler, "LOOK", 0.05)
     with (
         Evaluator(gs.Deterministic(value), Vanishing(3)) as evaluate,
         pytest.raises(RuntimeError, match="lost all its workers"),
@@ -432,7 +432,7 @@ def test_a_dask_cluster_without_any_worker_is_one_sentence(monkeypatch):
 
 @pytest.mark.parametrize("once", [True, False])
 def test_a_row_that_hangs_is_given_up(tmp_path, monkeypatch, once):
-    monkeypatch.setattr(gather, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK", 0.2)
     f = Called(tmp_path, hang, rows=(13,), once=once)
     with Evaluator(gs.Deterministic(f), 2, timeout=0.1, retries=1) as evaluate:
         evaluate(Query(X[20:]))
@@ -447,7 +447,7 @@ def test_a_row_that_hangs_is_given_up(tmp_path, monkeypatch, once):
 
 
 def test_a_thread_that_hangs_is_left_alone_and_its_row_done_by_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(gather, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK", 0.2)
     release = threading.Event()
     f = Called(tmp_path, release.wait, rows=(13,), once=True)
     with ThreadPoolExecutor(2) as pool, Evaluator(gs.Deterministic(f), pool, timeout=0.1) as evaluate:
@@ -458,8 +458,8 @@ def test_a_thread_that_hangs_is_left_alone_and_its_row_done_by_another(tmp_path,
 
 
 def test_a_row_has_the_timeout_however_many_rows_its_part_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(gather, "LATENCIES", 10**9)
-    monkeypatch.setattr(gather, "SHARE", 1)  # so that parts are large
+    monkeypatch.setattr(scheduler, "LATENCIES", 10**9)
+    monkeypatch.setattr(scheduler, "SHARE", 1)  # so that chunks are large
     f = Called(tmp_path, hang, rows=(13,), once=True)
     with Evaluator(gs.Deterministic(f), 2, timeout=1.0) as evaluate:
         evaluate(Query(X[20:]))
@@ -483,7 +483,7 @@ def arrived_slowly():
 
 
 def test_the_clock_of_a_part_starts_when_a_process_has_taken_it(monkeypatch):
-    monkeypatch.setattr(gather, "START_UP", 0.1)
+    monkeypatch.setattr(scheduler, "START_UP", 0.1)
     monkeypatch.setattr(multiprocessing, "get_context", lambda get=multiprocessing.get_context: get("spawn"))
     with Evaluator(gs.Deterministic(SlowToArrive()), 2, timeout=0.3) as evaluate:
         evaluate.deadline = time.monotonic() + 30.0
@@ -492,17 +492,17 @@ def test_the_clock_of_a_part_starts_when_a_process_has_taken_it(monkeypatch):
 
 
 def test_the_clock_of_a_part_starts_when_a_thread_has_taken_it(monkeypatch):
-    monkeypatch.setattr(gather, "START_UP", 0.1)
+    monkeypatch.setattr(scheduler, "START_UP", 0.1)
     with ThreadPoolExecutor(1) as pool, Evaluator(gs.Deterministic(value), pool, timeout=0.3) as evaluate:
         pool.submit(time.sleep, 1.5)
         given_up = []
-        monkeypatch.setattr(executor.Submitting, "give_up", lambda crew, ticket: given_up.append(ticket))
+        monkeypatch.setattr(executor.ExecutorPool, "kill", lambda pool, ticket: given_up.append(ticket))
         np.testing.assert_array_equal(evaluate(Query(X[:4])).values, expected(X[:4]))
         assert given_up == []
 
 
 def test_threads_that_all_hang_are_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(gather, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK", 0.2)
     release = threading.Event()
     f = Called(tmp_path, release.wait, rows=tuple(range(10)))
     with ThreadPoolExecutor(2) as pool, Evaluator(gs.Deterministic(f), pool, timeout=0.1) as evaluate:
@@ -561,7 +561,7 @@ def test_nothing_is_asked_when_all_is_known(tmp_path):
 def test_the_ledger_hears_of_rows_before_they_are_begun_and_as_they_come(workers):
     notes = Notes()
     with Evaluator(gs.Deterministic(value), workers) as evaluate:
-        evaluate(Query(X), ledger=notes)
+        evaluate(Query(X), log=notes)
     begun = set()
     for kind, first, what in notes.heard:
         if kind == "begun":
@@ -578,21 +578,21 @@ def test_the_ledger_has_what_came_before_an_exception(tmp_path):
     notes = Notes()
     with Evaluator(gs.Deterministic(f)) as evaluate:
         with pytest.raises(ArithmeticError):
-            evaluate(Query(X), ledger=notes)
+            evaluate(Query(X), log=notes)
         assert notes.rows("told") == list(range(30))
         assert evaluate.started == 31
 
 
-@pytest.mark.parametrize("kind", ["here", "int", "threads", "crew"])
+@pytest.mark.parametrize("kind", ["here", "int", "threads", "pool"])
 def test_when_the_time_is_up_what_is_in_flight_is_given_up(kind, tmp_path):
     f = Called(tmp_path, pause=0.05)
     notes = Notes()
     with ThreadPoolExecutor(2) as pool:
-        workers = {"here": None, "int": 2, "threads": pool, "crew": Capricious(2)}[kind]
+        workers = {"here": None, "int": 2, "threads": pool, "pool": Capricious(2)}[kind]
         with Evaluator(gs.Deterministic(f), workers) as evaluate:
             evaluate.deadline = time.monotonic() + 0.4
             with pytest.raises(TimeIsUp):
-                evaluate(Query(X), ledger=notes)
+                evaluate(Query(X), log=notes)
             assert 0 < evaluate.started < 40
             if kind != "threads":
                 assert evaluate.started == len(f.calls)
@@ -610,10 +610,10 @@ def test_the_ledger_knows_of_every_call_whatever_broke_a_part_off(trouble, tmp_p
     f = Called(tmp_path, trouble, rows=(5,), once=True, pause=0.001)
     notes = Notes()
     with Evaluator(gs.Deterministic(f), 2) as evaluate:
-        evaluate(Query(X[20:]))  # so that parts of several rows are made
+        evaluate(Query(X[20:]))  # so that chunks of several rows are made
         evaluate.deadline = time.monotonic() + 1.0
         with suppress(ArithmeticError, TimeIsUp):
-            evaluate(Query(X), ledger=notes)
+            evaluate(Query(X), log=notes)
     assert notes.calls == len(f.calls) - 20
 
 
@@ -637,13 +637,13 @@ def test_who_is_interrupted_leaves_no_process(tmp_path):
     before = ended_and_not_collected()
 
     class Interrupting(Notes):
-        def told(self, first, answer):
-            super().told(first, answer)
+        def record(self, first, answer):
+            super().record(first, answer)
             raise KeyboardInterrupt
 
     with Evaluator(gs.Deterministic(f), 2) as evaluate:
         with pytest.raises(KeyboardInterrupt):
-            evaluate(Query(X), ledger=Interrupting())
+            evaluate(Query(X), log=Interrupting())
         assert evaluate.started == len(f.calls) < 40
     assert ended_and_not_collected() <= before
     assert children() == []
@@ -724,7 +724,7 @@ def test_the_task_is_packed_once(kind, request, monkeypatch):
     if kind == "cluster":
         workers = request.getfixturevalue("cluster")
     if kind in ("fork", "spawn"):
-        workers = Pool(2)
+        workers = ProcessPool(2)
         workers._context = multiprocessing.get_context(kind)
     with threads, processes, Evaluator(oracle, workers) as evaluate:
         for _ in range(3):
@@ -751,12 +751,12 @@ def test_a_worker_keeps_few_tasks():
     before = dict(worker._tasks)
     try:
         worker._tasks.clear()
-        part = type("", (), {})()
-        part.place = 0
-        part.query = Query(X)
-        assert isinstance(worker.work("0-a", part), worker.Missing)
+        chunk = type("", (), {})()
+        chunk.first = 0
+        chunk.query = Query(X)
+        assert isinstance(worker.work("0-a", chunk), worker.TaskUnknown)
         for key in ("0-a", "0-b", "0-c"):
-            assert isinstance(worker.work(key, part, packed), Done)
+            assert isinstance(worker.work(key, chunk, packed), TaskResult)
         assert list(worker._tasks) == ["0-b", "0-c"]
     finally:
         worker._tasks.clear()

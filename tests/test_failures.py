@@ -1,6 +1,7 @@
 """Failed evaluations are dropped and counted, exceptions carry what is known, and garbage is never success."""
 
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -332,3 +333,21 @@ def test_gfm_on_noise_that_cannot_be_replayed_warns_and_runs():
     with pytest.warns(RuntimeWarning, match=r"choose δ \(here 0.1\) large enough"):
         res = gs.minimize(gs.Unreplayable(value), X0, METHODS["gfm"], max_evals=200, rng=0)
     assert res.nit > 20
+
+
+EXTREME = {
+    "steep": lambda x: 1e160 * float(x[0]),
+    "shallow": lambda x: 1e-170 * float(x[0]),
+    "flat": lambda x: 1.0,
+}
+
+
+@pytest.mark.parametrize("fun", EXTREME)
+@pytest.mark.parametrize("x0", [1e300, -1.7e308, 1e-300])
+@pytest.mark.parametrize("method", ["gfm", "gfm+", "zo-o2nc", "sift", "o2nc", "singd", "bfgs", "one-phase"])
+def test_extreme_numbers_neither_raise_nor_warn_in_numpys_words(method, x0, fun):
+    options = {"gradients": "sift"} if method in ("o2nc", "singd") else None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gs.minimize(gs.Deterministic(EXTREME[fun]), np.full(3, x0), method, options=options, max_evals=120, rng=0)
+    assert not [str(w.message) for w in caught if "encountered in" in str(w.message)]

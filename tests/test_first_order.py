@@ -203,7 +203,7 @@ def test_what_is_returned_is_a_convex_combination_of_gradients_within_delta(name
     run, points, gradients = certificate(method, problem.oracle, problem.x0, 1)
     assert np.linalg.norm(points - run.x, axis=1).max() <= DELTA * (1 + 1e-12)
     assert hull_residual(gradients, run.state.m) <= 1e-10
-    assert run.state.norm == np.linalg.norm(run.state.m) <= EPSILON
+    assert run.state.grad_norm == np.linalg.norm(run.state.m) <= EPSILON
     assert run.state.value == problem.value(run.x)
 
 
@@ -293,7 +293,7 @@ def test_the_index_drawn_beforehand_is_K_before_a_uniform_one(delta, lookback):
     stops = [method.needs.random_stop(rng, T) for _ in range(T)]  # i = 1, …, T
     assert stops == [max(i - lookback, 1) - 1 for i in range(1, T + 1)]
     xs = [X0, *[run.x for run, *_ in play(method, EXACT, X0, 5, T + 1)][1:]]
-    offers = [step.offer for *_, step in play(method, EXACT, X0, 5, T + 1)][1:]
+    offers = [step.iterate for *_, step in play(method, EXACT, X0, 5, T + 1)][1:]
     for stop, offer in zip(stops, offers, strict=True):
         assert (offer == xs[stop]).all()
 
@@ -341,7 +341,7 @@ def test_singd_reaches_stationarity_in_the_mean(make):
     oracle, means = tilted(problem, s), []
     for seed in range(2):
         runs = play(method, oracle, problem.x0, seed, T + 1)
-        means.append(np.mean([problem.distance(step.offer, delta) for *_, step in runs if step.completed]))
+        means.append(np.mean([problem.distance(step.iterate, delta) for *_, step in runs if step.completed]))
     assert np.mean(means) <= 0.2
 
 

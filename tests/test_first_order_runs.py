@@ -221,7 +221,7 @@ GOOD |= {name: {"delta": 0.1, "p": 1, "q": 1} for name in ("singd", "psingd")}
 GOOD |= {"o2nc": {"delta": 0.1, "block_length": 2, "learner": "ogd", "step_size": 1.0}}
 GOOD |= {"zo-o2nc": GOOD["o2nc"] | {"rho": 0.01, "displacement": 0.1, "batch_size": 1}}
 MAY_BE_NONE = {("singd", "perturb_radius"), ("ingd", "lipschitz"), ("zo-o2nc", "rho"), ("zo-o2nc", "displacement")}
-MAY_BE_NONE |= {(name, setting) for name in GOOD for setting in ("rho", "step")}
+MAY_BE_NONE |= {(name, setting) for name in GOOD for setting in ("rho", "fd_step")}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -17,7 +17,7 @@ WRAPPERS = {"WarmStart": "methods/warm_start.py", "Probed": "methods/probed.py",
 def test_a_method_has_eight_public_members():
     assert sorted(m for m in dir(gs.Method) if not m.startswith("_")) == [
         "ask",
-        "guess",
+        "from_scale",
         "init",
         "kernel",
         "name",

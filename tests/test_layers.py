@@ -11,10 +11,10 @@ import goldstein
 ROOT = Path(goldstein.__file__).parent
 # From the lowest to the highest; rooms in one line know nothing of each other.
 ORDER = [
-    ["arguments", "norms", "caution", "extras"],
+    ["arguments", "norms", "warnings", "extras", "retired"],
     ["oracle"],
-    ["state", "download", "compiled", "report", "torch"],
-    ["counting", "output", "projection", "steps", "estimate", "criterion", "problems", "datasets", "plot"],
+    ["state", "compiled", "report", "torch"],
+    ["facts", "output", "projection", "steps", "estimate", "criterion", "problems", "plot"],
     ["stationarity"],
     ["methods", "stop"],
     ["run"],
@@ -58,7 +58,14 @@ def edges(nodes):
     return sorted({target for node in nodes for target in imported(node) if target})
 
 
-EVERY = {name: edges(ast.walk(ast.parse(path.read_text()))) for name, path in MODULES.items()}
+def running(tree):
+    """Return the nodes of a module but for imports that only the type checker reads."""
+    typing = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    left_out = {id(inner) for node in typing for inner in ast.walk(node)}
+    return [node for node in ast.walk(tree) if id(node) not in left_out]
+
+
+EVERY = {name: edges(running(ast.parse(path.read_text()))) for name, path in MODULES.items()}
 
 
 def room(module):

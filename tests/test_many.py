@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein.oracle.pool import Pool
+from goldstein.oracle.pool import ProcessPool
 
 X0 = np.ones(3)
 METHOD = gs.GFM(0.05, 0.02, 2)
@@ -58,10 +58,10 @@ def test_any_executor_map_or_crew_does_the_runs():
 
 
 def test_a_crew_that_was_given_is_not_closed():
-    crew = Pool(2)
-    same(many(workers=crew))
-    assert crew._workers
-    crew.close()
+    pool = ProcessPool(2)
+    same(many(workers=pool))
+    assert pool._workers
+    pool.close()
 
 
 def test_a_run_never_waits_behind_another_one(tmp_path):
@@ -270,7 +270,7 @@ def steep(x):
 
 
 def test_ray_does_the_runs_and_does_one_again_whose_actor_dies(tmp_path):
-    crews = pytest.importorskip("goldstein.oracle.ray", exc_type=ImportError)
+    pools = pytest.importorskip("goldstein.oracle.ray", exc_type=ImportError)
 
     def deadly(x, path=str(tmp_path / "calls")):
         with Path(path).open("ab") as file:
@@ -281,7 +281,19 @@ def test_ray_does_the_runs_and_does_one_again_whose_actor_dies(tmp_path):
         return float(np.abs(x - 0.3).sum())
 
     deadly.__module__ = "__main__"  # which travels as it is: no actor could import this file
-    with crews.Crew("local", 2) as crew:
-        runs = many(deadly, workers=crew, journal=tmp_path / "sweep")
+    with pools.RayPool("local", 2) as pool:
+        runs = many(deadly, workers=pool, journal=tmp_path / "sweep")
     same(runs)
     check_repeats(runs, (tmp_path / "calls").stat().st_size)
+
+
+def test_a_jitted_function_runs_in_threads_only_where_the_method_has_a_compiled_loop():
+    numba = pytest.importorskip("numba")
+    from goldstein.many import _shares_process
+
+    oracle = gs.FiniteSum(numba.njit(lambda x, i: abs(x[0] - i)), 3)
+    assert _shares_process(oracle, "gfm", {})
+    assert _shares_process(oracle, gs.Sift(1.0), {})
+    assert not _shares_process(oracle, "cma", {})
+    assert not _shares_process(oracle, gs.Sift(1.0, rho=0.1), {})
+    assert not _shares_process(oracle, "gfm", {"compiled": False})

@@ -5,7 +5,6 @@ session keeps the promises for all of them.
 """
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +15,9 @@ import goldstein as gs
 from goldstein import arguments
 from goldstein.methods import METHODS, resolve
 from goldstein.oracle import Answer
-from goldstein.run.journal import Journal
 from goldstein.run.lockstep import lockstep
 from goldstein.run.session import Session
+from goldstein.run.spec import RunSpec
 
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
 N = 30
@@ -28,7 +27,7 @@ EXACT = ("ingd", "pingd", "cutting-plane")
 GRADIENTS = (*EXACT, "singd", "psingd", "o2nc", "SINGD", "PSINGD", "O2NC")
 OBJECTS = {
     "GFM": gs.GFM(0.1, 0.02, 3),
-    "Sift": gs.Sift(0.5, step=0.01, batch_size=3),
+    "Sift": gs.Sift(0.5, fd_step=0.01, batch_size=3),
     "GFMPlus": gs.GFMPlus(0.1, 0.01, 4, 2),
     "GFMPlus coin": gs.GFMPlus(0.1, 0.01, 4, 2, restart="coin"),
     "OnePhase": gs.OnePhase(0.1, 0.02),
@@ -41,13 +40,13 @@ OBJECTS = {
     "SINGD": gs.SINGD(0.5, p=20.0, q=20.0),
     "PSINGD": gs.PSINGD(0.5, p=20.0, q=20.0),
     "O2NC": gs.O2NC(0.5, 5),
-    "O2NC sifted": gs.O2NC(0.5, 5, gradients="sift", rho=0.2, step=0.05),
-    "SINGD sifted": gs.SINGD(0.5, p=20.0, q=20.0, gradients="sift", rho=0.2, step=0.05),
-    "PSINGD sifted": gs.PSINGD(0.5, p=20.0, q=20.0, gradients="sift", rho=0.2, step=0.05),
+    "O2NC sifted": gs.O2NC(0.5, 5, gradients="sift", rho=0.2, fd_step=0.05),
+    "SINGD sifted": gs.SINGD(0.5, p=20.0, q=20.0, gradients="sift", rho=0.2, fd_step=0.05),
+    "PSINGD sifted": gs.PSINGD(0.5, p=20.0, q=20.0, gradients="sift", rho=0.2, fd_step=0.05),
     "INGD sifted": gs.INGD(0.4, 0.5, gradients="sift"),
     "PINGD sifted": gs.PINGD(0.4, 0.5, gradients="sift"),
     "CuttingPlane sifted": gs.CuttingPlane(0.4, 0.5, gradients="sift"),
-    "WS-O2NC sifted": gs.WarmStart(gs.GFM(0.1, 0.02), gs.O2NC(0.5, 5, gradients="sift", step=1e-3), iterations=30),
+    "WS-O2NC sifted": gs.WarmStart(gs.GFM(0.1, 0.02), gs.O2NC(0.5, 5, gradients="sift", fd_step=1e-3), iterations=30),
     "BlockCMA": gs.BlockCMA(sigma=0.5, population=10),
     "BFGS": gs.BFGS(0.5),
     "BFGS limited": gs.BFGS(0.5, memory=3),
@@ -185,22 +184,11 @@ def together(oracle):
 
 
 def in_lockstep(method, function, oracle, seed, settings):
-    settings = dict(settings)
-    stop = settings.pop("stop", None)
-    path = settings.pop("journal", None)
-
-    def session(number, file):
-        criteria = () if stop is None else (stop,)
-        rng = arguments.generator(number)
-        return Session(method, X0, oracle, rng=rng, stop=criteria, journal=file, **settings)
-
-    again = path is not None and path.exists()
+    spec = RunSpec(fun=oracle, x0=X0, method=method, **settings)
+    sessions = [Session(spec, arguments.generator(number)) for number in (seed, seed + 1)]
     ended = {}
-    with nullcontext() if path is None else Journal(path) as journal:
-        sessions = [session(seed, journal), session(seed + 1, None)]
-        lockstep(sessions, together(oracle), lambda one, result: ended.update({id(one): result}), rows=7)
-    total = sum(one.counted for one in sessions)
-    assert again or int(function.calls[0]) == total
+    lockstep(sessions, together(oracle), lambda one, result: ended.update({id(one): result}), rows=7)
+    assert int(function.calls[0]) == sum(one.facts.counted for one in sessions)
     first = ended[id(sessions[0])]
     return first, first.nfev + first.ngev  # calls of both were compared just now
 

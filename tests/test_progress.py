@@ -242,15 +242,6 @@ def test_the_library_adds_only_a_handler_that_says_nothing():
     assert process.stderr == ""
 
 
-def test_checkpoint_is_refused_with_what_took_its_place():
-    for call in (
-        lambda: gs.minimize(value, X0, max_evals=10, checkpoint="run.npz"),
-        lambda: gs.scipy_method()(value, X0, checkpoint="run.npz"),
-    ):
-        with pytest.raises(TypeError, match=r"checkpoint='run\.npz' is no longer taken: give journal= a new file"):
-            call()
-
-
 def program(word):
     """Return the program in docs/resume.md that has a word in it."""
     text = (Path(__file__).parent.parent / "docs" / "resume.md").read_text()

@@ -227,13 +227,13 @@ def test_a_step_handed_out_is_no_view_of_the_run():
     query = run.ask()
     step = run.tell(query, np.abs(query.points).sum(axis=1))
     step.x[:] = 77
-    step.offer[:] = 77
+    step.iterate[:] = 77
     assert abs(run.x).max() < 2
 
 
 def test_a_method_may_be_defined_again_as_in_a_notebook(monkeypatch):
     monkeypatch.setattr(registry, "METHODS", {**METHODS})
-    monkeypatch.setattr(registry, "_GUESSES", {**registry._GUESSES})
+    monkeypatch.setattr(registry, "_FROM_SCALE", {**registry._FROM_SCALE})
 
     def cell():
         @gs.register
@@ -248,7 +248,7 @@ def test_a_method_may_be_defined_again_as_in_a_notebook(monkeypatch):
                 return gs.Query(state.x[None])
 
             def tell(self, state, context, query, values):
-                return state.step(state.x)
+                return state.make_step(state.x)
 
         return Stay
 

@@ -12,8 +12,8 @@ import pytest
 import ray
 
 import goldstein as gs
-from goldstein.oracle.parts import Done, Lost, Part, Task
-from goldstein.oracle.ray import SMALL, Crew, Resident
+from goldstein.oracle.ray import SMALL, RayPool, RemoteWorker
+from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
 from ray_cluster import IP, small_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
@@ -29,9 +29,9 @@ def cluster():
 
 
 @pytest.fixture(scope="module")
-def crew(cluster):
-    with Crew(cluster.address, ACTORS) as crew:
-        yield crew
+def pool(cluster):
+    with RayPool(cluster.address, ACTORS) as pool:
+        yield pool
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def first(path) -> bool:
     return True
 
 
-def solve(oracle, method, crew, *, x0=X0, evals=400, **more):
+def solve(oracle, method, pool, *, x0=X0, evals=400, **more):
     """Return the result, and how many rows were begun again."""
-    res = gs.minimize(oracle, x0, method, max_evals=evals, rng=0, workers=crew, **more)
+    res = gs.minimize(oracle, x0, method, max_evals=evals, rng=0, workers=pool, **more)
     return res, res.nrepeat
 
 
@@ -107,28 +107,28 @@ def exact(calls):
     ["auto", "gfm", gs.GFMPlus(0.1, 0.01, 4, 5), gs.ZOO2NC(0.5, 4, batch_size=6), gs.Sift(1.0, batch_size=4)],
     ids=lambda method: method if isinstance(method, str) else method.name,
 )
-def test_the_answer_is_that_of_one_process_and_every_call_is_counted(crew, calls, kind, method):
+def test_the_answer_is_that_of_one_process_and_every_call_is_counted(pool, calls, kind, method):
     alone = gs.minimize(kind(calls), X0, method, max_evals=400, rng=0)
     calls.again()
-    res = gs.minimize(kind(calls), X0, method, max_evals=400, rng=0, workers=crew)
+    res = gs.minimize(kind(calls), X0, method, max_evals=400, rng=0, workers=pool)
     same(res, alone)
     assert len(calls) == res.nfev
 
 
-def test_a_run_leaves_the_crew_to_the_next_one(crew, calls):
-    gs.minimize(exact(calls), X0, "gfm", max_evals=50, rng=0, workers=crew)
-    before = [actor.handle for actor in crew._staff]
-    gs.minimize(exact(calls), X0, "gfm", max_evals=50, rng=0, workers=crew)
-    assert [actor.handle for actor in crew._staff] == before
-    assert crew.size == ACTORS
+def test_a_run_leaves_the_crew_to_the_next_one(pool, calls):
+    gs.minimize(exact(calls), X0, "gfm", max_evals=50, rng=0, workers=pool)
+    before = [actor.handle for actor in pool._actors]
+    gs.minimize(exact(calls), X0, "gfm", max_evals=50, rng=0, workers=pool)
+    assert [actor.handle for actor in pool._actors] == before
+    assert pool.size == ACTORS
 
 
-def test_many_runs_are_done_by_actors_too(crew):
+def test_many_runs_are_done_by_actors_too(pool):
     def f(x):
         return float(np.abs(x).sum())
 
     here = gs.minimize_many(f, X0, "gfm", seeds=4, workers=1, max_evals=100)
-    there = gs.minimize_many(f, X0, "gfm", seeds=4, workers=crew, max_evals=100)
+    there = gs.minimize_many(f, X0, "gfm", seeds=4, workers=pool, max_evals=100)
     assert there.x.tobytes() == here.x.tobytes()
     assert there.nfev.tolist() == here.nfev.tolist()
 
@@ -136,23 +136,23 @@ def test_many_runs_are_done_by_actors_too(crew):
 @pytest.mark.parametrize("more", [{}, {"x_scale": np.geomspace(0.5, 2.0, 20_000)}], ids=["", "scaled"])
 @pytest.mark.parametrize(
     "method",
-    [gs.GFM(0.1, 1e-3, 8), gs.GFMPlus(0.1, 1e-3, 3, 4), gs.Sift(1.0, batch_size=3, cap=12)],
+    [gs.GFM(0.1, 1e-3, 8), gs.GFMPlus(0.1, 1e-3, 3, 4), gs.Sift(1.0, batch_size=3, max_evals_per_sample=12)],
     ids=lambda method: method.name,
 )
-def test_long_points_are_made_where_they_are_needed(crew, monkeypatch, method, more):
+def test_long_points_are_made_where_they_are_needed(pool, monkeypatch, method, more):
     """Of an iteration the iterate travels, once, and not the points."""
     oracle = gs.FiniteSum(lambda X, i: np.abs(X[:, ::7] - i[:, None]).sum(axis=1), 5, vectorized=True)
     x0 = np.ones(20_000)
     sent = []
-    message = crew._message
+    message = pool._message
 
     def seen(query):
         points, packed, arrays = message(query)
         sent.append((len(query), points, len(packed), [array.hex() for array in arrays]))
         return points, packed, arrays
 
-    monkeypatch.setattr(crew, "_message", seen)
-    res, repeated = solve(oracle, method, crew, x0=x0, evals=150, **more)
+    monkeypatch.setattr(pool, "_message", seen)
+    res, repeated = solve(oracle, method, pool, x0=x0, evals=150, **more)
     monkeypatch.undo()
     alone, _ = solve(oracle, method, None, x0=x0, evals=150, **more)
     same(res, alone)
@@ -165,9 +165,9 @@ def test_long_points_are_made_where_they_are_needed(crew, monkeypatch, method, m
 
 
 @pytest.mark.parametrize(
-    "method", [gs.Sift(1.0, batch_size=3, cap=12), gs.GFMPlus(0.1, 1e-3, 3, 4)], ids=["sift", "gfm+"]
+    "method", [gs.Sift(1.0, batch_size=3, max_evals_per_sample=12), gs.GFMPlus(0.1, 1e-3, 3, 4)], ids=["sift", "gfm+"]
 )
-def test_a_run_with_a_journal_goes_on_where_it_was(crew, calls, tmp_path, method):
+def test_a_run_with_a_journal_goes_on_where_it_was(pool, calls, tmp_path, method):
     """What was told is not asked again, and points are the same though nobody knows any longer how they were made."""
     marker = str(tmp_path / "marker")
 
@@ -181,36 +181,36 @@ def test_a_run_with_a_journal_goes_on_where_it_was(crew, calls, tmp_path, method
     settings = {"x0": np.ones(20_000), "method": method, "max_evals": 150, "rng": 0}
     journal = tmp_path / "run.journal"
     with pytest.raises(ArithmeticError):
-        gs.minimize(oracle, **settings, workers=crew, journal=journal)
+        gs.minimize(oracle, **settings, workers=pool, journal=journal)
     broken_off = len(calls)
-    res = gs.minimize(oracle, **settings, workers=crew, journal=journal)
+    res = gs.minimize(oracle, **settings, workers=pool, journal=journal)
     count = len(calls)
     same(res, gs.minimize(oracle, **settings))
     assert broken_off < count
     assert 0 < count - res.nfev <= 24  # at most what was in flight: rows of a query
 
 
-def test_points_of_orthogonal_frames_are_sent_as_they_are(crew):
+def test_points_of_orthogonal_frames_are_sent_as_they_are(pool):
     d = SMALL // 8
     oracle = gs.Deterministic(lambda x: float(np.abs(x).sum()))
     method = gs.GFM(0.1, 1e-3, 4, directions="orthogonal")
-    res, _ = solve(oracle, method, crew, x0=np.ones(d), evals=20)
+    res, _ = solve(oracle, method, pool, x0=np.ones(d), evals=20)
     alone, _ = solve(oracle, method, None, x0=np.ones(d), evals=20)
     same(res, alone)
 
 
-def test_data_that_the_function_writes_into_is_its_own(crew):
+def test_data_that_the_function_writes_into_is_its_own(pool):
     counts = np.zeros(1)
 
     def f(x, counts):
         counts += 1
         return float(np.abs(x).sum())
 
-    gs.minimize(gs.Deterministic(f, (counts,)), X0, gs.GFM(0.1, 0.01, 8), max_evals=50, rng=0, workers=crew)
+    gs.minimize(gs.Deterministic(f, (counts,)), X0, gs.GFM(0.1, 0.01, 8), max_evals=50, rng=0, workers=pool)
     assert counts == 0
 
 
-def test_an_exception_comes_with_its_point_and_ends_the_run(crew, calls):
+def test_an_exception_comes_with_its_point_and_ends_the_run(pool, calls):
     def f(x):
         calls.add()
         if x[0] < 0.9:
@@ -218,18 +218,18 @@ def test_an_exception_comes_with_its_point_and_ends_the_run(crew, calls):
         return float(np.abs(x).sum())
 
     with pytest.raises(ArithmeticError, match="too small") as caught:
-        gs.minimize(gs.Deterministic(f), X0, gs.GFM(0.2, 0.01, 20), max_evals=400, rng=0, workers=crew)
+        gs.minimize(gs.Deterministic(f), X0, gs.GFM(0.2, 0.01, 20), max_evals=400, rng=0, workers=pool)
     assert caught.value.point[0] < 0.9
     assert "In a worker" in "".join(caught.value.__notes__)
     assert caught.value.result.nfev == len(calls)
     calls.again()
     same(
-        gs.minimize(exact(calls), X0, "gfm", max_evals=100, rng=0, workers=crew),
+        gs.minimize(exact(calls), X0, "gfm", max_evals=100, rng=0, workers=pool),
         gs.minimize(exact(calls), X0, "gfm", max_evals=100, rng=0),
     )
 
 
-def test_failures_are_those_of_one_process(crew):
+def test_failures_are_those_of_one_process(pool):
     def f(x):
         if x[0] > 1.02:
             raise ArithmeticError("caught")
@@ -239,10 +239,10 @@ def test_failures_are_those_of_one_process(crew):
     settings = {"max_evals": 300, "rng": 0, "catch": ArithmeticError}
     alone = gs.minimize(gs.Deterministic(f), X0, method, **settings)
     assert alone.nfail > 20
-    same(gs.minimize(gs.Deterministic(f), X0, method, **settings, workers=crew), alone)
+    same(gs.minimize(gs.Deterministic(f), X0, method, **settings, workers=pool), alone)
 
 
-def test_an_actor_that_dies_is_replaced_and_its_part_done_again(crew, calls, tmp_path):
+def test_an_actor_that_dies_is_replaced_and_its_part_done_again(pool, calls, tmp_path):
     marker = str(tmp_path / "marker")
 
     def f(x):
@@ -253,24 +253,24 @@ def test_an_actor_that_dies_is_replaced_and_its_part_done_again(crew, calls, tmp
         return float(np.abs(x).sum())
 
     method = gs.GFM(0.1, 0.01, 30)
-    res, repeated = solve(gs.Deterministic(f), method, crew)
+    res, repeated = solve(gs.Deterministic(f), method, pool)
     assert 0 < repeated <= 60  # not more than a query has rows
     assert res.nfev < len(calls) <= res.nfev + repeated
     alone, _ = solve(gs.Deterministic(f), method, None)
     same(res, alone)
-    hire_all(crew)
+    hire_all(pool)
 
 
-def hire_all(crew):
-    """Wait until the crew is complete again."""
+def hire_all(pool):
+    """Wait until the pool is complete again."""
     for _ in range(60):
-        if crew.size == ACTORS:
+        if pool.size == ACTORS:
             return
-        crew.ended(0.5)
+        pool.wait(0.5)
     raise AssertionError("nobody was hired")
 
 
-def test_rows_that_always_kill_fail_and_the_others_of_their_parts_are_saved(crew):
+def test_rows_that_always_kill_fail_and_the_others_of_their_parts_are_saved(pool):
     here = os.getpid()
     matrix = MATRIX
 
@@ -283,13 +283,13 @@ def test_rows_that_always_kill_fail_and_the_others_of_their_parts_are_saved(crew
     oracle = gs.FiniteSum(deadly, len(matrix))
     alone, _ = solve(oracle, method, None, evals=120)
     assert 0 < alone.nfail <= 6
-    res, repeated = solve(oracle, method, crew, evals=120, retries=1)
+    res, repeated = solve(oracle, method, pool, evals=120, retries=1)
     same(res, alone)
     assert repeated > 0
-    hire_all(crew)
+    hire_all(pool)
 
 
-def test_an_evaluation_that_hangs_is_stopped_and_done_again(crew, calls, tmp_path):
+def test_an_evaluation_that_hangs_is_stopped_and_done_again(pool, calls, tmp_path):
     marker = str(tmp_path / "marker")
 
     def f(x):
@@ -299,62 +299,64 @@ def test_an_evaluation_that_hangs_is_stopped_and_done_again(crew, calls, tmp_pat
         return float(np.abs(x).sum())
 
     method = gs.GFM(0.1, 0.01, 10)
-    res, repeated = solve(gs.Deterministic(f), method, crew, evals=200, timeout=0.2)
+    res, repeated = solve(gs.Deterministic(f), method, pool, evals=200, timeout=0.2)
     assert 0 < repeated <= 20
     assert res.nfev < len(calls) <= res.nfev + repeated
     alone, _ = solve(gs.Deterministic(f), method, None, evals=200)
     same(res, alone)
-    hire_all(crew)
+    hire_all(pool)
 
 
-def test_what_lay_before_an_actor_that_was_stopped_was_not_begun(cluster, crew):
-    """Only the part that it was in is charged; and what was not sent yet goes to the next one."""
+def test_what_lay_before_an_actor_that_was_stopped_was_not_begun(cluster, pool):
+    """Only the chunk that it was in is charged; and what was not sent yet goes to the next one."""
 
     def f(x):
         if x[0] < 0:
             time.sleep(1000)
         return float(x[0])
 
-    with Crew(actors=1) as alone:
-        alone.employ(Task(gs.Deterministic(f), ()))
-        hanging = alone.begin(Part(0, gs.Query(np.array([[-1.0], [1.0]]))))
-        behind = alone.begin(Part(2, gs.Query(np.array([[2.0], [3.0]]))))
-        waiting = alone.begin(Part(4, gs.Query(np.array([[4.0]]))))
-        assert alone.ended(0.3) == []
-        assert alone.give_up(hanging) is None
+    with RayPool(actors=1) as alone:
+        alone.initialize(Task(gs.Deterministic(f), ()))
+        hanging = alone.submit(Chunk(0, gs.Query(np.array([[-1.0], [1.0]]))))
+        behind = alone.submit(Chunk(2, gs.Query(np.array([[2.0], [3.0]]))))
+        waiting = alone.submit(Chunk(4, gs.Query(np.array([[4.0]]))))
+        assert alone.wait(0.3) == []
+        assert alone.kill(hanging) is None
         ends = dict(one_after_the_other(alone, 2))
     assert ends.keys() == {behind, waiting}
-    assert isinstance(ends[behind], Lost)
-    assert ends[behind].begun == 0
-    assert isinstance(ends[waiting], Done)
+    assert isinstance(ends[behind], TaskLost)
+    assert ends[behind].started == 0
+    assert isinstance(ends[waiting], TaskResult)
     assert ends[waiting].answer.values.tolist() == [4.0]
     assert ray.is_initialized()  # it was joined before, so it is not left
 
 
-def one_after_the_other(crew, count):
+def one_after_the_other(pool, count):
     ends = []
     while len(ends) < count:
-        ends += crew.ended(1.0)
+        ends += pool.wait(1.0)
     return ends
 
 
-def test_a_row_that_is_a_part_by_itself_has_its_actor_to_itself(cluster, crew):
-    """An actor that dies early in a part may take its last answer with it, so a neighbour would be blamed."""
+def test_a_row_that_is_a_part_by_itself_has_its_actor_to_itself(cluster, pool):
+    """An actor that dies early in a chunk may take its last answer with it, so a neighbour would be blamed."""
 
     def f(x):
         if x[0] < 0:
             os._exit(1)
         return float(x[0])
 
-    with Crew(actors=1) as alone:
-        alone.employ(Task(gs.Deterministic(f), ()))
-        tickets = [alone.begin(Part(row, gs.Query(np.array([[value]])))) for row, value in enumerate([5.0, -1.0, 6.0])]
+    with RayPool(actors=1) as alone:
+        alone.initialize(Task(gs.Deterministic(f), ()))
+        tickets = [
+            alone.submit(Chunk(row, gs.Query(np.array([[value]])))) for row, value in enumerate([5.0, -1.0, 6.0])
+        ]
         ends = dict(one_after_the_other(alone, 3))
-    assert [type(ends[ticket]) for ticket in tickets] == [Done, Lost, Done]
-    assert ends[tickets[1]].begun is None
+    assert [type(ends[ticket]) for ticket in tickets] == [TaskResult, TaskLost, TaskResult]
+    assert ends[tickets[1]].started is None
 
 
-def test_a_node_that_is_lost_in_mid_run_changes_nothing(cluster, crew, calls):
+def test_a_node_that_is_lost_in_mid_run_changes_nothing(cluster, pool, calls):
     method = gs.GFM(0.1, 0.01, 40)
     node = cluster.add_node(num_cpus=2, node_ip_address=IP)
     homes = calls.path + "-homes"
@@ -373,7 +375,7 @@ def test_a_node_that_is_lost_in_mid_run_changes_nothing(cluster, crew, calls):
             time.sleep(0.02)
         cluster.remove_node(node, allow_graceful=False)
 
-    with Crew(actors=4) as both:
+    with RayPool(actors=4) as both:
         ending = threading.Thread(target=end_it)
         ending.start()
         res, repeated = solve(oracle, method, both, evals=600)
@@ -391,10 +393,10 @@ def test_a_node_that_is_lost_in_mid_run_changes_nothing(cluster, crew, calls):
     same(res, alone)
 
 
-def test_without_room_it_says_so_after_a_while(cluster, crew):
-    nowhere = Crew(actors=1, options={"resources": {"nowhere": 1}}, patience=1.0)
+def test_without_room_it_says_so_after_a_while(cluster, pool):
+    nowhere = RayPool(actors=1, options={"resources": {"nowhere": 1}}, patience=1.0)
     with pytest.raises(RuntimeError, match="hired from Ray within 1 seconds: there is no room for one"):
-        nowhere.employ(Task(gs.Deterministic(np.sum), ()))
+        nowhere.initialize(Task(gs.Deterministic(np.sum), ()))
     nowhere.close()
 
 
@@ -414,28 +416,28 @@ def _only_here(pid):
     return Homesick()
 
 
-def test_a_function_that_no_actor_can_read_is_refused_before_the_first_evaluation(cluster, crew):
+def test_a_function_that_no_actor_can_read_is_refused_before_the_first_evaluation(cluster, pool):
     with (
-        Crew(actors=1) as one,
+        RayPool(actors=1) as one,
         pytest.raises(RuntimeError, match="No module named 'lattice'; see that every node has what is"),
     ):
         gs.minimize(Homesick(), X0, "gfm", max_evals=20, workers=one)
 
 
-def test_an_actor_with_another_numpy_refuses(crew):
+def test_an_actor_with_another_numpy_refuses(pool):
     """Its random numbers may be others."""
-    resident = Resident()
+    resident = RemoteWorker()
     task = ray.put(ray.cloudpickle.dumps(Task(gs.Deterministic(np.sum), ())))
-    assert resident.employ([task], np.__version__) == ""
+    assert resident.initialize([task], np.__version__) == ""
     assert resident.work(3, 0, None, np.ones((1, 2)), b"").answer.values.tolist() == [2.0]
-    assert resident.employ([task], "1.0").endswith("and that of the program 1.0")
+    assert resident.initialize([task], "1.0").endswith("and that of the program 1.0")
     assert isinstance(resident.work(3, 0, None, np.ones((1, 2)), b"").error, RuntimeError)
 
 
-def test_a_function_that_cannot_be_sent_is_refused(crew):
+def test_a_function_that_cannot_be_sent_is_refused(pool):
     lock = threading.Lock()
     with pytest.raises(TypeError, match="cannot be sent to actors of Ray"):
-        gs.minimize(lambda x: float(lock.locked()), X0, "gfm", max_evals=20, workers=crew)
+        gs.minimize(lambda x: float(lock.locked()), X0, "gfm", max_evals=20, workers=pool)
 
 
 @pytest.mark.parametrize(
@@ -446,32 +448,32 @@ def test_a_function_that_cannot_be_sent_is_refused(crew):
         ({"address": "127.0.0.1:9"}, "joined a cluster of Ray already"),
     ],
 )
-def test_wrong_arguments_are_answered_in_a_sentence(crew, wrong, sentence):
+def test_wrong_arguments_are_answered_in_a_sentence(pool, wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
-        Crew(**wrong)
+        RayPool(**wrong)
 
 
-def test_a_crew_that_is_closed_says_so(crew):
-    closed = Crew(actors=1)
+def test_a_crew_that_is_closed_says_so(pool):
+    closed = RayPool(actors=1)
     closed.close()
     closed.close()
-    with pytest.raises(RuntimeError, match="This crew is closed; make a new one"):
-        closed.employ(Task(gs.Deterministic(np.sum), ()))
+    with pytest.raises(RuntimeError, match="This pool is closed; make a new one"):
+        closed.initialize(Task(gs.Deterministic(np.sum), ()))
 
 
 ALONE = """
 import subprocess, sys
 import numpy as np, goldstein as gs
-from goldstein.oracle.ray import Crew
-crew = Crew(actors=2)
-folder = crew._held.folder.name
-res = gs.minimize(lambda x: float(abs(x).sum()), np.ones(3), "gfm", max_evals=60, rng=0, workers=crew)
+from goldstein.oracle.ray import RayPool
+pool = RayPool(actors=2)
+folder = pool._resources.folder.name
+res = gs.minimize(lambda x: float(abs(x).sum()), np.ones(3), "gfm", max_evals=60, rng=0, workers=pool)
 {end}
 print(folder, res.nfev)
 """
 
 
-@pytest.mark.parametrize("end", ["crew.close()", "pass"])
+@pytest.mark.parametrize("end", ["pool.close()", "pass"])
 def test_a_cluster_that_was_started_leaves_nothing_behind(end):
     """Nothing in the process list, nothing on the disk, nothing on the screen."""
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
@@ -498,7 +500,7 @@ def test_a_cluster_that_was_started_leaves_nothing_behind(end):
             "ImportError: goldstein.oracle.ray needs Ray: pip install 'goldstein[ray]'.",
         ),
         (
-            "from goldstein.oracle.ray import Crew; Crew('127.0.0.1:9')",
+            "from goldstein.oracle.ray import RayPool; RayPool('127.0.0.1:9')",
             "ConnectionError: There is no cluster of Ray at address='127.0.0.1:9'",
         ),
     ],

@@ -10,11 +10,11 @@ import pytest
 import goldstein as gs
 from goldstein.estimate.smoothing import noted_ball, noted_sphere
 from goldstein.estimate.stream import NORMAL, NUMBERS, UNIFORM, drawn
-from goldstein.methods import resolve
 from goldstein.methods.cma import BlockCMA
-from goldstein.projection import Box, coordinates_of
+from goldstein.projection import Box
 from goldstein.run.drive import drive
 from goldstein.run.session import Session
+from goldstein.run.spec import RunSpec
 from goldstein.state import BIT_GENERATORS
 
 D = 7
@@ -31,7 +31,7 @@ DRAWN = {  # most of their points come from a random stream
     "GFMPlus coin": gs.GFMPlus(0.1, 0.01, 3, 4, restart="coin"),
     "ZOO2NC": gs.ZOO2NC(0.5, 4, batch_size=3),
     "Sift": gs.Sift(1.0, batch_size=4),
-    "Sift rho": gs.Sift(1.0, batch_size=3, rho=0.01, cap=5),
+    "Sift rho": gs.Sift(1.0, batch_size=3, rho=0.01, max_evals_per_sample=5),
     "O2NC sifted": gs.O2NC(0.5, 4, gradients="sift"),
     "SINGD sifted": gs.SINGD(0.5, 0.1, 3, gradients="sift"),
     "INGD sifted": gs.INGD(0.5, 0.1, gradients="sift"),
@@ -66,21 +66,21 @@ def same(one, other):
 
 
 class Checking:
-    """Answers queries; the points of any part must be those that its recipe makes once it was sent."""
+    """Answers queries; the points of any chunk must be those that its recipe makes once it was sent."""
 
     def __init__(self, oracle):
         self.oracle = oracle
         self.started = 0
         self.repeated = 0
-        self.asked = 0
+        self.n_values = 0
         self.made = 0
         self.rng = np.random.default_rng(0)
 
     def check_time(self):
         pass
 
-    def __call__(self, query, known=(), ledger=None):
-        self.asked += len(query)
+    def __call__(self, query, known=(), log=None):
+        self.n_values += len(query)
         if query.recipe is not None:
             assert len(query.recipe) == len(query)
             self.made += len(query)
@@ -92,26 +92,19 @@ class Checking:
         return self.oracle.evaluate(query)
 
     def compare(self, query, first, last):
-        part = query.rows(first, last)
-        sent = pickle.loads(pickle.dumps(part.recipe))
-        assert same(sent.points(), part.points)
+        chunk = query.rows(first, last)
+        sent = pickle.loads(pickle.dumps(chunk.recipe))
+        assert same(sent.points(), chunk.points)
         half = (last - first) // 2
-        if half:  # a part of a part, as when the rows of a lost part are done one by one
-            assert same(sent.rows(half, last - first).points(), part.points[half:])
+        if half:  # a chunk of a chunk, as when the rows of a lost chunk are done one by one
+            assert same(sent.rows(half, last - first).points(), chunk.points[half:])
 
 
 def run(method, oracle, recipes, scale=None, box=None, rng=3, evals=400, x0=None):
     x0 = np.full(D, 0.2) if x0 is None else x0
-    session = Session(
-        resolve(method, None),
-        x0,
-        oracle,
-        rng=np.random.default_rng(rng),
-        max_evals=evals,
-        projection=box,
-        coordinates=coordinates_of(x0, scale, box),
-        recipes=recipes,
-    )
+    spec = RunSpec(fun=oracle, x0=x0, method=method, max_evals=evals, projection=box, x_scale=scale)
+    session = Session(spec, np.random.default_rng(rng))
+    session.context.recipes = recipes
     checking = Checking(oracle)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -132,10 +125,10 @@ def test_a_recipe_makes_the_points_that_were_asked_for(name, kind, scale, box):
         raise
     plain, without = run(METHODS[name], ORACLES[kind], False, SCALES[scale], BOXES[box])
     assert same(res.x, plain.x)
-    assert res.nfev == plain.nfev == checking.asked
+    assert res.nfev == plain.nfev == checking.n_values
     assert without.made == 0
     if name in DRAWN:
-        assert checking.made > 0.7 * checking.asked
+        assert checking.made > 0.7 * checking.n_values
     if name in NOT_DRAWN:
         assert checking.made == 0
 
@@ -196,8 +189,8 @@ def test_steps_that_machine_code_drew_are_sent_as_points():
     context = gs.methods.method.Context(np.random.default_rng(0), oracle.sample, max_evals=1000, n=20, recipes=True)
     state = method.init(np.full(D, 0.2), context)
     state.units = np.ones((2, D))
-    state.stale = np.array([True, False])
+    state.resample = np.array([True, False])
     query = method.ask(state, context, None)
     assert query.recipe is None
-    state.stale = np.array([True, True])
+    state.resample = np.array([True, True])
     assert method.ask(state, context, None).recipe is not None

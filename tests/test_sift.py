@@ -26,7 +26,7 @@ def sifted(F, walk, **settings):
         query = bisection.query()
         asked += len(query)
         bisection.tell(np.asarray(F(query.points, query.samples), float))
-    assert asked == bisection.asked.sum()
+    assert asked == bisection.n_values.sum()
     return bisection
 
 
@@ -86,7 +86,7 @@ def test_the_bisection_of_a_batch_is_the_walk_done_slowly_to_the_last_bit(case):
     for i in range(k):
         g, asked = slowly(lambda X, i=i: F(X, np.array([i])), x, walk.top[i])
         np.testing.assert_array_equal(found.gradients()[i], g)
-        assert found.asked[i] == asked
+        assert found.n_values[i] == asked
 
 
 @settings(max_examples=100, deadline=None)
@@ -105,9 +105,9 @@ def test_cost_and_exactness_on_linear_pieces(case):
     np.testing.assert_allclose(found.gradients(), truth, atol=1e-9)
     for i in range(k):
         active = int((truth[i] != 0).sum())
-        assert found.asked[i] <= bound(d, active) <= d + 1
+        assert found.n_values[i] <= bound(d, active) <= d + 1
         if not active:
-            assert found.asked[i] == 2
+            assert found.n_values[i] == 2
 
 
 @pytest.mark.parametrize("s", [1, 2, 4, 8, 32])
@@ -116,7 +116,7 @@ def test_the_sparse_bound_is_attained(s):
     a = np.zeros(d)
     a[:: d // s] = 1.0
     found = sifted(lambda X, i: X @ a, sift.walk(np.zeros((1, d)), np.ones((1, d)), 1.0))
-    assert found.asked[0] == bound(d, s)
+    assert found.n_values[0] == bound(d, s)
 
 
 def test_a_level_that_is_too_large_for_a_query_comes_in_parts(monkeypatch):
@@ -144,8 +144,8 @@ def test_a_tolerance_closes_intervals_and_the_random_signs_keep_the_mean():
     a[17] = 1.0
     walk = sift.walk(np.zeros((1, d)), sift.units(rng, k, d), h)
     closed = sifted(lambda X, i: X @ a, walk, tolerance=0.1 * h)
-    assert closed.asked.mean() < 12
-    assert sifted(lambda X, i: X @ a, walk).asked.mean() == d + 1
+    assert closed.n_values.mean() < 12
+    assert sifted(lambda X, i: X @ a, walk).n_values.mean() == d + 1
     g = closed.gradients()
     np.testing.assert_allclose(g[:, 17], 1.0, atol=1e-9)
     others = np.delete(np.arange(d), 17)
@@ -159,9 +159,9 @@ def test_a_cap_is_kept_and_what_is_left_keeps_the_random_sign_estimate(d, cap, s
     rng = np.random.default_rng(seed)
     a = rng.normal(size=(4, d))
     walk = sift.walk(np.zeros((1, d)), sift.units(rng, 4, d), 1.0)
-    found = sifted(lambda X, i: (a[i] * X).sum(axis=1), walk, cap=cap)
-    assert (found.asked <= cap).all()
-    assert (found.asked == min(cap, d + 1)).all()
+    found = sifted(lambda X, i: (a[i] * X).sum(axis=1), walk, max_evals_per_sample=cap)
+    assert (found.n_values <= cap).all()
+    assert (found.n_values == min(cap, d + 1)).all()
     differences = (found.g * found.steps).round(9)
     for i in range(4):
         total = (a[i] * found.steps[i]).sum()
@@ -172,7 +172,7 @@ def test_a_cap_is_kept_and_what_is_left_keeps_the_random_sign_estimate(d, cap, s
 
 def test_the_interval_that_differs_most_is_opened_first():
     a = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 50.0])
-    found = sifted(lambda X, i: X @ a, sift.walk(np.zeros((1, 8)), np.ones((1, 8)), 1.0), cap=4)
+    found = sifted(lambda X, i: X @ a, sift.walk(np.zeros((1, 8)), np.ones((1, 8)), 1.0), max_evals_per_sample=4)
     np.testing.assert_array_equal(found.gradients()[0], [1, 1, 1, 1, 0, 0, 50, 50])
 
 
@@ -186,18 +186,18 @@ def test_a_failed_value_ends_its_walk_and_no_other():
 
     found = sifted(F, walk)
     np.testing.assert_array_equal(found.failed, [False, True, False])
-    np.testing.assert_array_equal(found.asked, [17, 3, 17])
+    np.testing.assert_array_equal(found.n_values, [17, 3, 17])
     np.testing.assert_array_equal(found.gradients()[[0, 2]], a[[0, 2]])
     ends = sifted(lambda X, i: np.full(len(X), np.inf), walk)
     assert ends.failed.all()
-    assert (ends.asked == 2).all()
+    assert (ends.n_values == 2).all()
 
 
 def test_values_that_are_equal_to_rounding_are_equal():
     walk = sift.walk(np.zeros((1, 4)), np.ones((1, 4)), 1.0)
-    assert sifted(lambda X, i: 1e3 + 1e-12 * X.sum(axis=1), walk).asked[0] == 2
-    assert sifted(lambda X, i: 1e3 + 1e-9 * X.sum(axis=1), walk).asked[0] == 5
-    assert sifted(lambda X, i: 1e3 + 1e-9 * X.sum(axis=1), walk, roundoff=2.0**-24).asked[0] == 2
+    assert sifted(lambda X, i: 1e3 + 1e-12 * X.sum(axis=1), walk).n_values[0] == 2
+    assert sifted(lambda X, i: 1e3 + 1e-9 * X.sum(axis=1), walk).n_values[0] == 5
+    assert sifted(lambda X, i: 1e3 + 1e-9 * X.sum(axis=1), walk, roundoff=2.0**-24).n_values[0] == 2
 
 
 @settings(max_examples=100, deadline=None)
@@ -267,7 +267,7 @@ def test_the_tolerance_of_the_method_adds_little_to_the_second_moment():
     rng = np.random.default_rng(0)
     tolerance = gs.Sift(1.0)._tolerance(d) * h * scale
     found = sifted(lambda X, i: X @ a, sift.walk(np.zeros((1, d)), sift.units(rng, k, d), h), tolerance=tolerance)
-    assert (found.asked < d).all()
+    assert (found.n_values < d).all()
     assert (found.gradients() ** 2).sum(axis=1).mean() <= 1.1 * scale**2
 
 
@@ -303,7 +303,9 @@ def value(x):
 
 
 @pytest.mark.parametrize(
-    "method", [gs.Sift(0.5), gs.Sift(0.5, batch_size=7, rho=0.01), gs.Sift(0.5, decay=0.0, cap=3)], ids=repr
+    "method",
+    [gs.Sift(0.5), gs.Sift(0.5, batch_size=7, rho=0.01), gs.Sift(0.5, decay=0.0, max_evals_per_sample=3)],
+    ids=repr,
 )
 def test_conformance(method):
     check_method(method)
@@ -323,7 +325,7 @@ def test_every_budget_is_kept_to_the_last_value(batch, fails):
 @given(st.integers(2, 400), st.integers(1, 30), st.sampled_from([None, 2, 3, 5]), st.booleans(), st.integers(0, 99))
 def test_calls_are_counted_and_bounded_whatever_the_settings(budget, batch, cap, bounded, seed):
     function = Counted(fails=seed % 2 == 0)
-    method = gs.Sift(0.5, batch_size=batch, cap=cap, rho=0.05 * (seed % 3))
+    method = gs.Sift(0.5, batch_size=batch, max_evals_per_sample=cap, rho=0.05 * (seed % 3))
     bounds = [(-1.0, 2.0)] * 4 + [(1.5, 1.5)] if bounded else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -394,7 +396,7 @@ def test_a_run_that_was_broken_off_inside_a_bisection_goes_on_bit_for_bit(batch,
         assert part.status is gs.Status.INTERRUPTED
         state = read_snapshot(journal.snapshot_path).state
         assert isinstance(state, SiftState)
-        inside += state.sifting is not None
+        inside += state.bisection is not None
         rest = gs.minimize(Counted().oracle, X0, method, max_evals=500, journal=path)
         np.testing.assert_array_equal(rest.x, whole.x)
         assert (rest.fun, rest.nfev, rest.nit) == (whole.fun, whole.nfev, whole.nit)
@@ -408,7 +410,7 @@ def test_a_finite_sum_is_sampled_without_replacement():
     while len(drawn) < 60:
         query = run.ask()
         before = run.nit
-        if run.state.sifting is None:
+        if run.state.bisection is None:
             drawn += list(query.samples[:6])
         run.tell(query, function(query.points, query.samples))
         assert run.nit - before in (0, 1)
@@ -432,7 +434,7 @@ def test_steps_of_flat_components_are_used_again():
     first = run.ask()
     run.tell(first, np.array([1.0, 1.0, 1.0, 2.0]))  # the first is flat, the second is not
     kept = run.state.units.copy()
-    while run.state.sifting is not None:
+    while run.state.bisection is not None:
         query = run.ask()
         run.tell(query, np.full(len(query), 1.0))
     second = run.ask()
@@ -450,11 +452,11 @@ def test_steps_grow_with_the_rounding_errors_of_the_values():
 
     lengths = {}
     for name, fun in (("single", single), ("double", lambda X: 1000.0 + np.abs(X - 3).sum(axis=1))):
-        run = gs.Sift(1.0, step=None).start(np.zeros(4), rng=0, max_evals=2000)
+        run = gs.Sift(1.0, fd_step=None).start(np.zeros(4), rng=0, max_evals=2000)
         for _ in range(300):
             query = run.ask()
             run.tell(query, fun(query.points).astype(float))
-        lengths[name] = run.method._step(run.state)
+        lengths[name] = run.method._fd_step(run.state)
     assert lengths["double"] == 1e-5
     assert lengths["single"] == pytest.approx(0.1) or lengths["single"] > 1e-3
 
@@ -462,7 +464,7 @@ def test_steps_grow_with_the_rounding_errors_of_the_values():
 def test_differences_that_drown_in_rounding_are_warned_of():
     oracle = gs.FiniteSum(lambda X, i: 1e14 + np.abs(X).sum(axis=1), 5, vectorized=True)
     with pytest.warns(RuntimeWarning, match="Rounding errors of F"):
-        gs.minimize(oracle, X0, gs.Sift(1.0, step=0.1), max_evals=600, rng=0)
+        gs.minimize(oracle, X0, gs.Sift(1.0, fd_step=0.1), max_evals=600, rng=0)
 
 
 @pytest.mark.parametrize("unit", [1e-170, 1e-300, 1e140, 1e160])
@@ -490,12 +492,12 @@ def test_noise_that_cannot_be_replayed_is_refused():
     ("bad", "sentence"),
     [
         ({"radius": 0}, "radius must be a positive number"),
-        ({"radius": 1, "step": -1}, "step must be a positive number or None"),
+        ({"radius": 1, "fd_step": -1}, "fd_step must be a positive number or None"),
         ({"radius": 1, "batch_size": 0}, "batch_size must be"),
         ({"radius": 1, "decay": -1}, "decay must be"),
         ({"radius": 1, "tolerance": -1}, "tolerance must be"),
         ({"radius": 1, "rho": -1}, "rho must be"),
-        ({"radius": 1, "cap": 1}, "cap must be"),
+        ({"radius": 1, "max_evals_per_sample": 1}, "max_evals_per_sample must be"),
     ],
 )
 def test_bad_settings_are_refused(bad, sentence):
@@ -533,7 +535,7 @@ def jitted_exact(x, a, calls, edge, single):
         gs.Sift(0.5),
         gs.Sift(0.01, growth=2.0),
         gs.Sift(0.5, batch_size=4, tolerance=0.3),
-        gs.Sift(0.5, batch_size=7, cap=4, decay=0.0),
+        gs.Sift(0.5, batch_size=7, max_evals_per_sample=4, decay=0.0),
     ],
     ids=repr,
 )

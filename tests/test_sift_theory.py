@@ -236,7 +236,7 @@ def test_4_the_cost_is_at_most_d_plus_one_and_the_sparse_bound(case):
     d = y.shape[1]
     walk = sift.walk(y, h, 1.0)
     v, _ = walked(F, y, walk.top - y)
-    asked = sifted(F, y, h).asked
+    asked = sifted(F, y, h).n_values
     for i in range(len(y)):
         s = int((np.abs(np.diff(v[i])) > 0).sum())
         assert asked[i] <= sparse_bound(d, s) <= d + 1
@@ -259,11 +259,11 @@ def test_4_the_bound_is_attained(d):
         a = np.zeros(d)
         a[:: d // s] = 1.0
         found = sifted(lambda X, a=a: X @ a, np.zeros((1, d)), np.ones((1, d)))
-        assert found.asked[0] == sparse_bound(d, s) == pytest.approx(1 + s * (log2(d) - log2(s) + 1))
+        assert found.n_values[0] == sparse_bound(d, s) == pytest.approx(1 + s * (log2(d) - log2(s) + 1))
 
 
 def test_4_a_flat_component_takes_two_values():
-    assert sifted(lambda X: np.ones(len(X)), np.zeros((3, 40)), np.ones((3, 40))).asked.tolist() == [2, 2, 2]
+    assert sifted(lambda X: np.ones(len(X)), np.zeros((3, 40)), np.ones((3, 40))).n_values.tolist() == [2, 2, 2]
 
 
 # Proposition 5: bounds
@@ -361,8 +361,8 @@ def played(made, oracle, x0, seed):
     while run.nit < made.iterations:
         query = run.ask()
         step = run.tell(query, oracle.evaluate(query).values)
-        if step.offer is not None:
-            means.append(step.offer)
+        if step.iterate is not None:
+            means.append(step.iterate)
     assert len(means) == made.parameters["blocks"]
     return np.array(means), run.nfev
 

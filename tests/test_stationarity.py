@@ -12,7 +12,7 @@ from scipy.stats import binom, t
 
 import goldstein as gs
 from goldstein import problems
-from goldstein.counting import Counters
+from goldstein.facts import Facts
 from goldstein.oracle import Query
 from goldstein.stationarity import Stationary, draws, hull, min_norm_hull, norm, smoothed_gradient_norm, value_gap_bound
 
@@ -47,9 +47,9 @@ class Watched(gs.Deterministic):
         super().__init__(*args, **options)
         self.queries = []
 
-    def evaluate(self, query, catch=(), meter=None):
+    def evaluate(self, query, catch=(), counter=None):
         self.queries.append(query)
-        return super().evaluate(query, catch, meter)
+        return super().evaluate(query, catch, counter)
 
 
 def never(*args):
@@ -509,7 +509,7 @@ def test_criterion_stops_a_run_and_leaves_its_trajectory_alone():
 
 
 def test_counting_sees_every_answer_once():
-    count = Counters()
+    count = Facts()
     check = draws.counted(draws.Values(np.zeros((2, 3)), 0.1, None).each(np.random.default_rng(0), 4), count)
     answer = draws.drive(check, gs.Deterministic(lambda x: x[0]))
     assert answer.shape == (4, 2, 3)

@@ -277,7 +277,7 @@ def test_one_method_run_again_changes_no_other(done, tmp_path):
         assert part == before
     again["datasets"]["mnist"]["network"]["sha256"] = "0" * 64
     (tmp_path / "results.json").write_text(json.dumps(again))
-    with small_grids(), pytest.raises(record.Refusal, match="another network for mnist"):
+    with small_grids(), pytest.raises(record.Unsupported, match="another network for mnist"):
         attack.run(tmp_path, scale=TINY, problems=problems, only=["default"], jobs=1)
 
 
@@ -287,14 +287,12 @@ def test_one_method_run_again_changes_no_other(done, tmp_path):
         ({"only": ["defaults"]}, "no 'defaults'"),
         ({"only": ["default"], "out": "empty"}, "no results"),
         ({"only": ["default"], "images": 7}, "images is 6, here 7"),
-        ({"docs": "page.md"}, "must hold the markers"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_run(done, tmp_path, keys, sentence):
-    (tmp_path / "page.md").write_text("no markers")
-    keys = {**keys, **({"docs": tmp_path / "page.md"} if "docs" in keys else {})}
+    keys = dict(keys)
     out = tmp_path / keys.pop("out") if "out" in keys else done[1]
-    with pytest.raises(record.Refusal, match=sentence):
+    with pytest.raises(record.Unsupported, match=sentence):
         attack.run(out, scale=TINY, problems=lambda: pytest.fail("networks were trained"), **keys)
 
 
@@ -348,7 +346,7 @@ def test_results_say_how_they_were_made_and_hold_every_curve(done):
     assert str(Path.home()) not in (out / "results.json").read_text()
 
 
-def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
+def test_the_report_shows_every_method(done):
     _, out = done
     text = (out / "table.md").read_text()
     for name in attack_methods.entries():
@@ -356,15 +354,6 @@ def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
     assert "6 test images of each data set, 100 queries for each; settings tuned on 4 training images with 50." in text
     assert "without success checks" in text
     assert (out / "figure.png").stat().st_size > 10_000
-    page = tmp_path / "page.md"
-    page.write_text(f"Before.\n\n{attack_report.MARKERS.begin}\nold | \\1\n{attack_report.MARKERS.end}\n\nAfter.\n")
-    attack_report.MARKERS.fill(page, text)
-    attack_report.MARKERS.fill(page, text)
-    markers = attack_report.MARKERS
-    assert page.read_text() == f"Before.\n\n{markers.begin}\n\n{text}\n{markers.end}\n\nAfter.\n"
-    page.write_text("no markers")
-    with pytest.raises(ValueError, match="must hold the markers"):
-        attack_report.MARKERS.fill(page, text)
 
 
 @pytest.mark.parametrize(
@@ -382,10 +371,10 @@ def test_a_difference_whose_band_holds_zero_is_level(low, high, word):
     assert whole == f"{said} at 1,000 queries"  # at 500 there is nothing to compare
 
 
-def test_the_numbers_in_the_documentation_are_those_of_the_results():
+def test_the_committed_report_is_made_of_the_committed_numbers():
     root = Path(__file__).parent.parent
     results = json.loads((root / "results" / "attack" / "results.json").read_text())
-    assert attack_report.block(results) in (root / "docs" / "reproduction.md").read_text()
+    assert (root / "results" / "attack" / "table.md").read_text() == attack_report.tables(results)
 
 
 def test_the_command_reports_again_and_says_what_is_missing(done, tmp_path):
@@ -394,13 +383,10 @@ def test_the_command_reports_again_and_says_what_is_missing(done, tmp_path):
 
     _, out = done
     before = contents(out)
-    page = tmp_path / "page.md"
-    page.write_text(f"{attack_report.MARKERS.begin}{attack_report.MARKERS.end}")
     command = ["attack", "--out"]
-    answer = typer.CliRunner().invoke(app, [*command, str(out), "--report", "--docs", str(page)])
+    answer = typer.CliRunner().invoke(app, [*command, str(out), "--report"])
     assert answer.exit_code == 0, answer.output
     assert contents(out) == before
-    assert (out / "table.md").read_text() in page.read_text()
     missing = typer.CliRunner().invoke(app, [*command, str(tmp_path / "x"), "--data", str(tmp_path)])
     assert missing.exit_code == 1
     assert re.search(r"train-images-idx3-ubyte.gz is neither in", missing.output)

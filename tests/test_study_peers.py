@@ -455,31 +455,30 @@ def test_tuning_takes_the_problems_and_seeds_that_are_kept_for_it(tmp_path):
     [
         ({"only": ["svm"]}, "no family 'svm'"),
         ({"methods": ["adam"]}, "no method 'adam'"),
-        ({"docs": "page.md"}, "must hold the markers"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_run(tmp_path, monkeypatch, settings, sentence):
     forbid(monkeypatch)
-    (tmp_path / "page.md").write_text("no markers")
-    if "docs" in settings:
-        settings = {"docs": tmp_path / "page.md"}
-    with pytest.raises(study.Refusal, match=sentence):
+    with pytest.raises(study.Unsupported, match=sentence):
         run(tmp_path, **settings)
 
 
 def test_results_of_another_version_are_not_mixed_in(done, tmp_path):
     results = study.read(done) | {"version": -1}
     (tmp_path / study.FILE).write_text(json.dumps(results))
-    with pytest.raises(study.Refusal, match="another version"):
+    with pytest.raises(study.Unsupported, match="another version"):
         run(tmp_path)
 
 
-def test_the_page_has_a_place_for_the_tables(done, tmp_path):
-    page = tmp_path / "peers.md"
-    page.write_text((Path(__file__).parent.parent / "docs" / "peers.md").read_text())
-    report.write(study.read(done), tmp_path, page)
-    assert "| max_of_quadratics† | 5 | replayable | 200 |" in page.read_text()
-    assert page.read_text().count("# Against what you could call instead") == 1
+def test_the_report_shows_every_cell(done, tmp_path):
+    report.write(study.read(done), tmp_path)
+    assert "| max_of_quadratics† | 5 | replayable | 200 |" in (tmp_path / "table.md").read_text()
+
+
+def test_the_committed_report_is_made_of_the_committed_numbers():
+    folder = Path(__file__).parent.parent / "results"
+    results = study.read(folder)
+    assert (folder / "peers" / "table.md").read_text() == report.tables(results, summary.judged(results))
 
 
 def test_the_command_reads_seeds_and_refuses_others(tmp_path):

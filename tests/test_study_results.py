@@ -20,9 +20,8 @@ pytest.importorskip("numba")
 
 import llvmlite.binding
 
-from goldstein import datasets
 from goldstein.problems import capped_l1_svm
-from studies import bars, defaults
+from studies import bars, datasets, defaults
 from studies.attack import curves
 from studies.scaling import planned, tuned
 from studies.scaling.problems import TERRAINS
@@ -213,8 +212,15 @@ def test_the_defaults_leave_the_classical_start():
 
 def test_the_page_of_the_defaults_is_made_of_the_committed_rows():
     recorded = committed("defaults.json")
-    page = (ROOT / "docs" / "defaults.md").read_text()
+    page = (ROOT / "results" / "defaults.md").read_text()
     assert page == defaults.page(recorded["rows"], recorded["command"])
+
+
+def test_the_page_of_the_benchmarks_is_made_of_the_committed_record():
+    pytest.importorskip("numba")
+    from benchmarks.__main__ import page
+
+    assert (ROOT / "results" / "benchmarks.md").read_text() == page(committed("benchmarks.json"))
 
 
 def test_every_bar_that_was_set_for_the_default_has_a_committed_row_that_meets_it():
@@ -222,7 +228,7 @@ def test_every_bar_that_was_set_for_the_default_has_a_committed_row_that_meets_i
     assert [row["case"] for row in rows] == [case.name for case in bars.cases()]
     assert [row["bar"] for row in rows] == [case.bar for case in bars.cases()]
     assert all(row["passed"] for row in rows)
-    assert (ROOT / "docs" / "bars.md").read_text() == bars.page(rows)
+    assert (ROOT / "results" / "bars.md").read_text() == bars.page(rows)
 
 
 def test_the_curves_of_the_default_have_no_hump():

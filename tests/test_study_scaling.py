@@ -236,18 +236,10 @@ def test_a_stopped_study_goes_on_where_it_was_and_ends_the_same(tmp_path, monkey
 
 
 def _check_report(record, tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{scaling_report.MARKERS.begin}\nstale\n{scaling_report.MARKERS.end}\nafter\n")
-    scaling_report.write(record, tmp_path, page)
-    text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("\nafter\n")
-    assert "stale" not in text
+    scaling_report.write(record, tmp_path)
+    text = (tmp_path / "scaling.md").read_text()
     assert all(f"| {method} |" in text for method in scaling_report.TABLES)
     assert (tmp_path / "scaling.png").stat().st_size > 10_000
-    page.write_text("no marks")
-    with pytest.raises(ValueError, match="must hold the markers"):
-        scaling.run(tmp_path, quick=True, docs=page)  # before anything is done
 
 
 def test_plans_that_are_too_dear_are_reported_and_not_run():
@@ -256,12 +248,10 @@ def test_plans_that_are_too_dear_are_reported_and_not_run():
     assert row["runs"] == 0
 
 
-def test_the_numbers_in_the_documentation_are_those_of_the_results():
-    path = ROOT / "results" / "scaling" / scaling.FILE
-    page = (ROOT / "docs" / "methods.md").read_text()
-    assert page.count(scaling_report.MARKERS.begin) == page.count(scaling_report.MARKERS.end) == 1
-    record = json.loads(path.read_text())
-    assert scaling_report.tables(record) in page
+def test_the_committed_report_is_made_of_the_committed_numbers():
+    folder = ROOT / "results" / "scaling"
+    record = json.loads((folder / scaling.FILE).read_text())
+    assert (folder / "scaling.md").read_text() == scaling_report.tables(record)
 
 
 def test_the_caption_of_the_theorems_says_what_their_plans_need():

@@ -19,10 +19,9 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
 import goldstein as gs
-from goldstein import datasets
 from goldstein.estimate.smoothing import ball
 from goldstein.problems import capped_l1_svm
-from studies import record
+from studies import datasets, record
 from studies.cells import Cells
 from studies.svm import measure as svm_measure
 from studies.svm import public_convention
@@ -361,21 +360,19 @@ def test_one_method_run_again_changes_no_other(done, tmp_path):
         ({"only": ["autos"]}, "no 'autos'"),
         ({"only": ["auto"], "out": "empty"}, "no results"),
         ({"only": ["auto"], "scale": svm.QUICK}, "share_of_budget is 0.5, here 0.1"),
-        ({"docs": "page.md"}, "must hold the markers"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_run(done, tmp_path, keys, sentence):
-    (tmp_path / "page.md").write_text("no markers")
-    keys = {"scale": TINY, **keys, **({"docs": tmp_path / "page.md"} if "docs" in keys else {})}
+    keys = {"scale": TINY, **keys}
     out = tmp_path / keys.pop("out") if "out" in keys else done[1]
-    with pytest.raises(record.Refusal, match=sentence):
+    with pytest.raises(record.Unsupported, match=sentence):
         svm.run(out, problems=lambda: pytest.fail("data were loaded"), **keys)
 
 
-def test_the_numbers_in_the_documentation_are_those_of_the_results():
+def test_the_committed_report_is_made_of_the_committed_numbers():
     root = Path(__file__).parent.parent
     results = json.loads((root / "results" / "svm" / "results.json").read_text())
-    assert svm_report.block(results) in (root / "docs" / "reproduction.md").read_text()
+    assert (root / "results" / "svm" / "table.md").read_text() == svm_report.tables(results)
 
 
 def test_cells_are_kept_whole_and_found_by_all_they_depend_on(tmp_path):
@@ -410,21 +407,13 @@ def test_results_say_how_they_were_made_and_hold_every_curve(done):
     assert str(Path.home()) not in (out / "results.json").read_text()
 
 
-def test_the_report_shows_every_method_and_fills_the_markers(done, tmp_path):
+def test_the_report_shows_every_method(done):
     _, out = done
     text = (out / "table.md").read_text()
     for name in svm.entries():
         assert f"| {name} |" in text
     assert "50% of the budget, settings tuned on 1 seed, results on 2 others" in text
     assert (out / "figure.png").stat().st_size > 10_000
-    page = tmp_path / "page.md"
-    page.write_text(f"Before.\n\n{svm_report.MARKERS.begin}\nold | \\1\n{svm_report.MARKERS.end}\n\nAfter.\n")
-    svm_report.MARKERS.fill(page, text)
-    svm_report.MARKERS.fill(page, text)
-    assert page.read_text() == f"Before.\n\n{svm_report.MARKERS.begin}\n\n{text}\n{svm_report.MARKERS.end}\n\nAfter.\n"
-    page.write_text("no markers")
-    with pytest.raises(ValueError, match="must hold the markers"):
-        svm_report.MARKERS.fill(page, text)
 
 
 def made_up(**means):
@@ -434,17 +423,17 @@ def made_up(**means):
     return {key: {"mean": means.get(key, 1.0), "ends": [means.get(key, 1.0)] * 4, "curve": curve} for key in names}
 
 
-def test_what_was_asked_of_the_default_is_judged_by_the_means():
+def test_the_targets_of_the_default_are_judged_by_the_means():
     good = made_up(**{"auto": 0.354, svm.TENTH: 0.5, svm.THIRTIETH: 0.9})
     bad = made_up(**{"auto": 0.0301, svm.TENTH: 0.99, "ZO-O2NC": 0.98, svm.THIRTIETH: 2.0})
     bad[svm.THIRTIETH]["ends"] = [0.5, 0.5, 0.5, 6.5]
     results = {"share_of_budget": 1.0, "datasets": {"a9a": {"methods": good}, "w8a": {"methods": bad}}}
-    text = svm_report._asked(results)
+    text = svm_report._targets(results)
     assert "a9a 0.354 (0.3545); w8a 0.0301 (0.03). Met on 1 of 2." in text
     assert "ZO-O2NC, tuned, at the whole budget on 1 of 2" in text
     assert "below tuned GFM at the whole budget on 1 of 2" in text
     assert "on w8a its mean does not, while 3 of 4 seeds do (median 0.5)" in text
-    assert "in brackets" not in svm_report._asked(results | {"share_of_budget": 0.1})
+    assert "in brackets" not in svm_report._targets(results | {"share_of_budget": 0.1})
 
 
 def test_the_share_of_the_budget_after_which_a_curve_is_as_low_as_another_s_end():
@@ -475,12 +464,9 @@ def test_the_command_reports_again_from_the_numbers(done, tmp_path):
 
     _, out = done
     before = contents(out)
-    page = tmp_path / "page.md"
-    page.write_text(f"{svm_report.MARKERS.begin}{svm_report.MARKERS.end}")
-    answer = typer.CliRunner().invoke(app, ["svm", "--report", "--out", str(out), "--docs", str(page)])
+    answer = typer.CliRunner().invoke(app, ["svm", "--report", "--out", str(out)])
     assert answer.exit_code == 0, answer.output
     assert contents(out) == before
-    assert (out / "table.md").read_text() in page.read_text()
     missing = typer.CliRunner().invoke(app, ["svm", "--data", str(tmp_path), "--out", str(tmp_path / "x")])
     assert missing.exit_code == 1
     assert re.search(r"a9a is neither in", missing.output)

@@ -134,7 +134,7 @@ def test_zo_o2nc_meets_its_bound(d, L, delta, share, gap, kind, learner):
     bound = (gap + rho * L) / (D * M * K) + (REGRET[learner] + 1) * G / math.sqrt(M)
     assert bound <= share * L * (1 + 1e-12)
     assert rho + M * D <= delta * (1 + 1e-12)  # ∂_ν f_ρ ⊂ ∂_{ν+ρ} f
-    assert rho == made.method.needs.reach
+    assert rho == made.method.needs.query_radius
 
 
 @patient

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein.methods.method import Context, Refusal
+from goldstein.methods.method import Context, Unsupported
 from goldstein.methods.one_phase import OnePhase
 from goldstein.state import pack
 from test_algorithms import (
@@ -112,7 +112,7 @@ def purposes(method, steps, seed):
     state = method.init(np.array(X0), context)
     for _ in range(steps):
         query = method.ask(state, context, None)
-        large.append(query.memory.purpose == "large")
+        large.append(query.aux.purpose == "large")
         method.tell(state, context, query, library.evaluate(query).values)
         context.nfev += len(query)
     return np.array(large)
@@ -174,7 +174,7 @@ def test_an_iteration_that_fails_altogether_is_skipped(method):
     query = run.ask()
     run.tell(query, np.full(len(query), np.nan))
     assert (run.nit, run.state.v) == (1, None)
-    assert method.ask(run.state, run.context, None).memory.purpose == "large"
+    assert method.ask(run.state, run.context, None).aux.purpose == "large"
     run = method.start(X0, rng=13, sample=library.sample)
     play(run, library, 3)
     x, v, age = run.x.copy(), run.state.v.copy(), run.state.age
@@ -228,14 +228,14 @@ def test_the_compiled_loops_refuse_the_switches_and_take_the_one_phase_method():
 
     for method in (PAGE, STORM, gs.WarmStart(gs.GFM(0.1, 0.1), PAGE)):
         refusal = method.kernel(oracle)
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, Unsupported)
         assert refusal == "The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM."
     with pytest.raises(ValueError, match="neither the coin"):
         gs.minimize(oracle, np.ones(D), STORM, max_evals=100, compiled=True)
     gs.minimize(oracle, np.ones(D), STORM, max_evals=100)  # goes the plain way
     for method in (gs.GFMPlus(0.1, 0.1, 5, 2), OnePhase(0.1, 0.1)):
         kernel = method.kernel(oracle)
-        assert not isinstance(kernel, Refusal)
+        assert not isinstance(kernel, Unsupported)
         assert "last" in kernel.outputs
 
 

@@ -45,7 +45,7 @@ class HeavyBall(gs.Method):
     @property
     def needs(self):
         """Pairs that should carry the same ξ, and queries δ away."""
-        return gs.Needs(pairs=self.delta, reach=self.delta)
+        return gs.Needs(pairs=self.delta, query_radius=self.delta)
 
     def init(self, x, context):
         return BallState(x, v=np.zeros_like(x))
@@ -55,17 +55,17 @@ class HeavyBall(gs.Method):
             return None
         w = gs.smoothing.sphere(context.rng, 1, state.x.size)[0]
         samples = None if context.sample is None else np.repeat(context.sample(context.rng, 1), 2, axis=0)
-        return gs.Query(np.stack([state.x + self.delta * w, state.x - self.delta * w]), samples, memory=w)
+        return gs.Query(np.stack([state.x + self.delta * w, state.x - self.delta * w]), samples, aux=w)
 
     def tell(self, state, context, query, values):
         left = state.x
         state.nit += 1
         if np.isfinite(values).all():
             slope = state.x.size / (2 * self.delta) * (values[0] - values[1])
-            state.v = self.beta * state.v + (1 - self.beta) * slope * query.memory
+            state.v = self.beta * state.v + (1 - self.beta) * slope * query.aux
             state.x = context.projected(state.x - self.step_size * state.v, self.delta)
             state.value = float(values.mean())
-        return state.step(left)
+        return state.make_step(left)
 
 
 check_method(HeavyBall(delta=0.1, step_size=0.02))  # says in one sentence what is wrong, if anything is

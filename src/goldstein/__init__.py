@@ -1,133 +1,48 @@
 """Minimise noisy, nonsmooth, nonconvex functions from their values alone, and say how stationary the answer is."""
 
+import ast
 import logging
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from goldstein import projection, steps, stop, theory
-    from goldstein.estimate import smoothing
-    from goldstein.many import ManyResults, minimize_many
-    from goldstein.methods import (
-        BFGS,
-        GFM,
-        INGD,
-        O2NC,
-        PINGD,
-        PSINGD,
-        SINGD,
-        ZOO2NC,
-        BlockCMA,
-        CuttingPlane,
-        GFMPlus,
-        Method,
-        Needs,
-        OnePhase,
-        Sift,
-        Step,
-        WarmStart,
-        register,
-    )
-    from goldstein.minimize import minimize, scipy_method
-    from goldstein.oracle import Deterministic, Expectation, FiniteSum, Oracle, Query, Seeded, Unreplayable
-    from goldstein.run.journal import Journal
-    from goldstein.run.result import Result, Status
-    from goldstein.stationarity import certify, min_norm_hull, smoothed_gradient_norm, value_gap_bound
+from goldstein import retired
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "BFGS",
-    "GFM",
-    "INGD",
-    "O2NC",
-    "PINGD",
-    "PSINGD",
-    "SINGD",
-    "ZOO2NC",
-    "BlockCMA",
-    "CuttingPlane",
-    "Deterministic",
-    "Expectation",
-    "FiniteSum",
-    "GFMPlus",
-    "Journal",
-    "ManyResults",
-    "Method",
-    "Needs",
-    "OnePhase",
-    "Oracle",
-    "Query",
-    "Result",
-    "Seeded",
-    "Sift",
-    "Status",
-    "Step",
-    "Unreplayable",
-    "WarmStart",
-    "certify",
-    "min_norm_hull",
-    "minimize",
-    "minimize_many",
-    "projection",
-    "register",
-    "scipy_method",
-    "smoothed_gradient_norm",
-    "smoothing",
-    "steps",
-    "stop",
-    "theory",
-    "value_gap_bound",
-]
 
-# Names are fetched when they are first asked for, so that a worker, who needs none of them, starts quickly.
-_HOMES = {
-    "goldstein": "projection steps stop theory",
-    "goldstein.estimate": "smoothing",
-    "goldstein.many": "ManyResults minimize_many",
-    "goldstein.methods": (
-        "BFGS GFM INGD O2NC PINGD PSINGD SINGD ZOO2NC BlockCMA CuttingPlane GFMPlus Method Needs OnePhase Sift Step "
-        "WarmStart register"
-    ),
-    "goldstein.minimize": "minimize scipy_method",
-    "goldstein.oracle": "Deterministic Expectation FiniteSum Oracle Query Seeded Unreplayable",
-    "goldstein.run.journal": "Journal",
-    "goldstein.run.result": "Result Status",
-    "goldstein.stationarity": "certify min_norm_hull smoothed_gradient_norm value_gap_bound",
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-_ROOMS = {
-    "attack",
-    "datasets",
-    "estimate",
-    "methods",
-    "oracle",
-    "plot",
-    "problems",
-    "report",
-    "run",
-    "simopt",
-    "sklearn",
-}
-_ROOMS |= {"stationarity", "testing", "torch"}
-_MODULES = {"smoothing", *_ROOMS, *(name for name, home in _HOME.items() if home == "goldstein")}
+def _homes() -> dict[str, str]:
+    """Return in which module each public name is found, as `__init__.pyi` says."""
+    tree = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+_HOME = _homes()
+__all__ = sorted(_HOME)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if not TYPE_CHECKING:  # who reads types has the imports above, and is told of a name that is none
-
-    def __getattr__(name: str) -> Any:
-        home = "goldstein" if name in _ROOMS else _HOME.get(name)
-        if home is None:
-            raise AttributeError(f"module 'goldstein' has no attribute {name!r}")
-        value = import_module(f"{home}.{name}") if name in _MODULES else getattr(import_module(home), name)
-        globals()[name] = value
-        return value
+def __getattr__(name: str) -> Any:
+    """Fetch a name when it is first asked for, so that a worker, who needs none of them, starts quickly."""
+    home = _HOME.get(name, "goldstein")
+    if home != "goldstein" and name != "smoothing":
+        value = getattr(import_module(home), name)
+    else:
+        try:
+            value = import_module(f"{home}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{home}.{name}":  # an optional package is missing
+                raise
+            gone = error.msg if error.name in retired.MODULES else f"module 'goldstein' has no attribute {name!r}"
+            raise AttributeError(gone) from None
+    globals()[name] = value
+    return value
 
 
 class _Package(ModuleType):
@@ -140,4 +55,5 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+retired.install()
 logging.getLogger("goldstein").addHandler(logging.NullHandler())  # what is heard is for the application to say

@@ -35,15 +35,15 @@ class Criterion(ABC):
         It looks at every answer (`found`) and confirms at every new iterate; `screen` is not asked then.
     reserve : int
         Evaluations that the method must leave for the next confirmation.
-    frugal : bool
-        Its confirmations are dear: there is none while they have taken more than a fifth of the evaluations so far.
+    cost_share : float
+        Share of the evaluations so far that its confirmations may take; 0: any.
     """
 
     message: str
     reach: float = 0.0
     each_step: bool = False
     reserve: int = 0
-    frugal: ClassVar[bool] = False
+    cost_share: ClassVar[float] = 0.0
 
     def met_at_start(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Check[bool]:
         """Yield queries before the first iteration, if need be, and return whether there is nothing left to do."""

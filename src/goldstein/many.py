@@ -1,6 +1,6 @@
 """Many runs at once: the same problem with different seeds, on all cores or on any workers.
 
-To the workers a run is a row of a query: the gatherer hands it out and does it again when the machine has lost it.
+To the workers a run is a row of a query: the scheduler hands it out and does it again when the machine has lost it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.caution import warn
 from goldstein.compiled import is_jitted
 from goldstein.methods import Method
+from goldstein.methods.method import Unsupported
+from goldstein.methods.registry import resolve
 from goldstein.minimize import minimize
 from goldstein.oracle import Answer, Array, Oracle, Query
-from goldstein.oracle.evaluate import check_workers, crew_of
-from goldstein.oracle.executor import Submitting
-from goldstein.oracle.gather import Gatherer
-from goldstein.oracle.oracles import Meter
-from goldstein.oracle.parts import Crew, Done, Part
-from goldstein.oracle.pool import Pool
+from goldstein.oracle.evaluate import check_workers, make_pool
+from goldstein.oracle.executor import ExecutorPool
+from goldstein.oracle.oracles import StartedCounter
+from goldstein.oracle.pool import ProcessPool
+from goldstein.oracle.scheduler import Scheduler
+from goldstein.oracle.tasks import Chunk, TaskResult, WorkerPool
 from goldstein.run.history import COLUMNS
 from goldstein.run.result import Result, Status
+from goldstein.warnings import warn
 
 REFUSED = {
     "rng": "each run has its own seed",
@@ -50,7 +52,7 @@ STACKED = ("fun", "fun_stderr", "nfev", "nfail", "success")
 
 
 class ManyResults(list[Result]):
-    """The results of `minimize_many`, in the order of the seeds, with their parts stacked.
+    """The results of `minimize_many`, in the order of the seeds, with their fields stacked.
 
     Attributes
     ----------
@@ -151,21 +153,21 @@ class Runs:
     kwargs: dict[str, Any]
     home: int = field(default_factory=os.getpid)
 
-    def __call__(self, part: Part, meter: Meter | None = None) -> Done:
-        """Do the runs of a part; it never raises, like the `Task` of an oracle."""
-        meter = Meter() if meter is None else meter
+    def __call__(self, chunk: Chunk, counter: StartedCounter | None = None) -> TaskResult:
+        """Do the runs of a chunk; it never raises, like the `Task` of an oracle."""
+        counter = StartedCounter() if counter is None else counter
         begun = time.perf_counter()
         results = []
         heard: list[str] = []
         try:
-            for index in part.query.points[:, 0].astype(int).tolist():
-                meter.started += 1
+            for index in chunk.query.points[:, 0].astype(int).tolist():
+                counter.started += 1
                 with self._listening(heard):
                     results.append(self.run(index))
         except BaseException as error:
-            return Done(part.place, meter.started, error=error, traceback=traceback.format_exc())
+            return TaskResult(chunk.first, counter.started, error=error, traceback=traceback.format_exc())
         answer = Ended(np.zeros(len(results)), results=tuple(results), warnings=tuple(heard))
-        return Done(part.place, meter.started, answer, seconds=time.perf_counter() - begun)
+        return TaskResult(chunk.first, counter.started, answer, seconds=time.perf_counter() - begun)
 
     @contextmanager
     def _listening(self, heard: list[str]) -> Iterator[None]:
@@ -188,7 +190,7 @@ class Runs:
 
 
 class Arrivals:
-    """Takes the results of runs as they arrive; see `Ledger`."""
+    """Takes the results of runs as they arrive; see `EvaluationLog`."""
 
     def __init__(self, seeds: list[int], done: Callable[[int, Result], Any] | None) -> None:
         self.results: list[Result | None] = [None] * len(seeds)
@@ -196,15 +198,15 @@ class Arrivals:
         self._done = done
         self._heard: set[str] = set()
 
-    def begun(self, first: int, rows: int) -> None:
+    def start(self, first: int, rows: int) -> None:
         """Nothing is to be said of runs that begin."""
 
-    def not_begun(self, rows: int) -> None:
+    def take_back(self, rows: int) -> None:
         """Nor of those that do not."""
 
-    def told(self, first: int, answer: Answer) -> None:
+    def record(self, first: int, answer: Answer) -> None:
         """Keep the results of runs from the one with index `first` on."""
-        if not isinstance(answer, Ended):  # what the gatherer puts in the place of a row that was lost too often
+        if not isinstance(answer, Ended):  # what the scheduler puts in the place of a row that was lost too often
             raise RuntimeError(
                 f"The run with seed {self._seeds[first]} took its worker with it each time that it was begun; see "
                 "whether a worker can do it at all."
@@ -247,7 +249,7 @@ def minimize_many(
         One start point for all runs, or one for each.
     seeds : int or sequence of int
         The seeds; a number k means 0, …, k − 1.
-    workers : int, executor, map-like callable or crew, optional
+    workers : int, executor, map-like callable or pool, optional
         Who does the runs, each of them one run at a time: a number of them on this machine (None, −1: as many as there
         are cores), or whatever `minimize` takes as `workers`. The run of a worker who dies is done again.
     journal : path, optional
@@ -289,15 +291,15 @@ def minimize_many(
     folder = _folder(journal, wanted)
     runs = Runs(fun, starts, method, wanted, folder, kwargs)
     arrivals = Arrivals(wanted, done)
-    with _employed(workers, runs, _shares_process(fun, kwargs)) as crew:
-        if crew is None:
+    with _worker_pool(workers, runs, _shares_process(fun, method, kwargs)) as pool:
+        if pool is None:
             _one_by_one(runs, arrivals)
         else:
             # No run hangs however long it takes, and with a timeout none waits behind another one at a worker.
-            gatherer = Gatherer(crew, math.inf, retries, evenly=False)
+            scheduler = Scheduler(pool, math.inf, retries, even=False)
             query = Query(np.arange(len(wanted), dtype=float)[:, None])
             try:
-                gatherer.gather(query, [(0, len(wanted))], arrivals, None).run()
+                scheduler.batch(query, [(0, len(wanted))], arrivals, None).run()
             except KeyboardInterrupt:
                 if all(result is None for result in arrivals.results):
                     raise
@@ -319,33 +321,35 @@ def _folder(journal: Any, seeds: list[int]) -> Path | None:
     return folder
 
 
-def _shares_process(fun: Any, kwargs: dict[str, Any]) -> bool:
+def _shares_process(fun: Any, method: str | Method, kwargs: dict[str, Any]) -> bool:
     """Whether the runs are compiled, so that threads are enough."""
-    return kwargs.get("compiled") is not False and isinstance(fun, Oracle) and not fun.vectorized and is_jitted(fun.fun)
+    if kwargs.get("compiled") is False or not isinstance(fun, Oracle) or fun.vectorized or not is_jitted(fun.fun):
+        return False
+    return not isinstance(resolve(method, kwargs.get("options")).kernel(fun), Unsupported)
 
 
 @contextmanager
-def _employed(workers: Any, runs: Runs, threads: bool) -> Iterator[Crew | None]:
+def _worker_pool(workers: Any, runs: Runs, threads: bool) -> Iterator[WorkerPool | None]:
     """Lend those who do the runs; None: this process does, one after the other."""
-    crew: Crew | None
+    pool: WorkerPool | None
     with ExitStack() as hired:
         if workers is None or isinstance(workers, int | np.integer):
             cores = os.cpu_count() or 1
             size = min(cores if workers in (None, -1) else int(workers), len(runs.seeds))
             if size == 1:
-                crew = None
+                pool = None
             elif threads:
-                crew = Submitting(hired.enter_context(ThreadPoolExecutor(size)))
+                pool = ExecutorPool(hired.enter_context(ThreadPoolExecutor(size)))
             else:
-                crew = Pool(size)
+                pool = ProcessPool(size)
         else:
-            crew = crew_of(workers)
-        if crew is not None:
-            task: Any = runs  # which answers parts as the task of an oracle does
-            crew.employ(task)
-            if crew is not workers:  # a crew that was given is the user's own
-                hired.callback(crew.close)
-        yield crew
+            pool = make_pool(workers)
+        if pool is not None:
+            task: Any = runs  # which answers chunks as the task of an oracle does
+            pool.initialize(task)
+            if pool is not workers:  # a pool that was given is the user's own
+                hired.callback(pool.close)
+        yield pool
 
 
 def _one_by_one(runs: Runs, arrivals: Arrivals) -> None:

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from goldstein import arguments
-from goldstein.caution import warn
 from goldstein.methods import Method, resolve
 from goldstein.oracle import Array, Deterministic, Oracle
-from goldstein.oracle.coordinates import Coordinates
-from goldstein.oracle.evaluate import Evaluator, check_workers
-from goldstein.output import OUTPUTS
-from goldstein.projection import Box, Projection, as_projection, coordinates_of, seen
-from goldstein.run import call
+from goldstein.projection import Projection
 from goldstein.run.journal import Journal
-from goldstein.run.progress import Bar
 from goldstein.run.result import Result
-from goldstein.run.session import Session
-from goldstein.run.stages import run_stages
+from goldstein.run.spec import RunSpec, asks_for
+from goldstein.run.stages import run
 from goldstein.stop import Criterion
+from goldstein.warnings import warn
 
-OWN = {"max_evals", "max_iter", "stop", "projection", "x_scale", "output", "rng", "workers", "monitor", "catch"}
-OWN |= {"journal", "extend", "max_time", "timeout", "retries", "max_fail", "progress", "compiled", "stationarity"}
-OWN.add("checkpoint")  # to be refused
 THEIRS = {"maxfev": "max_evals", "maxiter": "max_iter", "disp": "progress"}  # scipy's names of what it calls otherwise
 TOLERANCES = {"tol", "ftol", "gtol", "xtol", "fatol", "xatol"}
 
@@ -65,7 +53,6 @@ def minimize(
     progress: bool = False,
     compiled: bool | None = None,
     stationarity: tuple[float, float] | None = None,
-    checkpoint: None = None,
 ) -> Result:
     """Minimise f(x) = E[F(x; ξ)] from values of F alone.
 
@@ -120,7 +107,7 @@ def minimize(
         journal knows where to go on.
     timeout : float, optional
         Seconds that one evaluation may take; it is stopped and done again, `retries` times at most, and then counts as
-        failed. A number of processes as `workers` notices it within a second and twice that time; other workers only
+        failed. A number of processes as `workers` warnings it within a second and twice that time; other workers only
         when all evaluations that were handed out together have had theirs. Until the first answer has come, ten more
         seconds are given. Needs `workers`.
     retries : int, optional
@@ -135,8 +122,6 @@ def minimize(
     stationarity : (delta, epsilon), optional
         Say in `res.stationarity` whether dist(0, ∂_δ f(x)) ≤ ε at the answer; see `goldstein.certify`. A fifth of the
         budget is set aside for it, 10,000 evaluations at most.
-    checkpoint : None
-        Is refused: `journal` took its place.
 
     Returns
     -------
@@ -166,183 +151,11 @@ def minimize(
     >>> bool(res.fun < 0.1), res.nfev <= 10_000
     (True, True)
     """
-    if checkpoint is not None:
-        raise TypeError(
-            f"checkpoint={checkpoint!r:.80} is no longer taken: give journal= a new file, which keeps every value; "
-            "checkpoints of earlier versions are not read."
-        )
-    x = arguments.point("x0", x0)
-    scale = arguments.optional_scales("x_scale", x_scale, x.size)
-    caught = arguments.exceptions("catch", catch)
-    max_evals = arguments.optional_count("max_evals", max_evals)
-    max_iter = arguments.optional_count("max_iter", max_iter)
-    output = arguments.optional_one_of("output", output, OUTPUTS)
-    callback = _callback(arguments.optional_callable("callback", callback))
-    monitor = arguments.optional_callable("monitor", monitor)
-    notes = []
-    chosen = resolve(method, options)
-    if output == "best" and not chosen.needs.values:
-        raise ValueError(
-            f"{chosen.name} asks for no value of the points that it offers, so it cannot tell which is best."
-        )
-    allowed = as_projection(bounds, projection, x.size)
-    coordinates = coordinates_of(x, scale, allowed)
-    if max_evals is None and max_iter is None:
-        d = x.size if coordinates is None else coordinates.inside(x).size
-        max_evals = 1000 * (d + 1)
-        notes.append(f"No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}.")
-    if isinstance(allowed, Box) and not np.array_equal(allowed(x), x):
-        notes.append("x0 lies outside the bounds, so the run began at the nearest point inside.")
-    _check_room(seen(allowed, coordinates), coordinates, chosen)
-    if stationarity is not None:
-        pair = list(stationarity) if isinstance(stationarity, Iterable) else []
-        if len(pair) != 2:
-            raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(stationarity)}.")
-        delta, epsilon = pair
-        stationarity = (arguments.positive("delta", delta), arguments.positive("epsilon", epsilon))
-    max_time = arguments.optional_positive("max_time", max_time)
-    max_fail = arguments.optional_count("max_fail", max_fail, least=0)
-    extend = arguments.flag("extend", extend)
-    progress = arguments.flag("progress", progress)
-    seed = None if rng is None else arguments.generator(rng)
-    kept = _journal(journal)
-    criteria = _criteria(stop)
-    check_workers(workers, timeout, retries)
-    bare = not isinstance(fun, Oracle)
-    oracle = _as_oracle(fun, args)
-    refusal = chosen.needs.refusal(chosen.name, oracle)
-    if refusal is not None:
-        raise ValueError(refusal)
-
-    if kept is not None:
-        kept.call = call.described(
-            fun,
-            x,
-            call.ByName(method, options or {}) if isinstance(method, str) else chosen,
-            args=oracle.args,
-            projection=allowed,
-            x_scale=scale,
-            output=output,
-            stop=criteria,
-            stationarity=stationarity,
-            catch=caught,
-            max_fail=max_fail,
-            compiled=compiled,
-        )
-
-    asked = {
-        "x0": arguments.shown(x.tolist()),
-        "seed": _seed(rng),
-        "max_evals": max_evals,
-        "max_iter": max_iter,
-        "max_time": max_time,
-        "bounds": None if allowed is None else arguments.shown(allowed),
-        "x_scale": None if x_scale is None else arguments.shown(x_scale),
-        "output": output,
-        "stop": [type(criterion).__name__ for criterion in criteria],
-        "stationarity": stationarity,
-        "catch": [kind.__name__ for kind in caught],
-        "max_fail": max_fail,
-        "workers": None if workers is None else arguments.shown(workers),
-        "journal": None if kept is None else str(kept.path),
-    }
-    settings = {
-        "function": call.name_of(fun),
-        **{name: value for name, value in asked.items() if value not in (None, [])},
-    }
-
-    def session(x: Array, oracle: Oracle, *, stage_notes: list[str], **stage: Any) -> Session:
-        return Session(
-            chosen,
-            x,
-            oracle,
-            stop=criteria,
-            output=output,
-            projection=allowed,
-            coordinates=coordinates,
-            callback=callback,
-            monitor=monitor,
-            journal=kept,
-            catching=bool(caught),
-            compiled=compiled if compiled is not None or "numba" in sys.modules else False,
-            notes=[*notes, *stage_notes],
-            stationarity=stationarity,
-            max_fail=max_fail,
-            settings=settings,
-            recipes=getattr(workers, "far", False),
-            **stage,
-        )
-
-    bar = Bar(max_evals, oracle.noisy) if progress else None
-    limits = {"max_evals": max_evals, "max_iter": max_iter}
-    with kept or nullcontext(), Evaluator(oracle, workers, caught, timeout=timeout, retries=retries) as evaluate:
-        if max_time is not None:
-            evaluate.deadline = time.monotonic() + max_time
-        generator = arguments.generator(seed) if kept is None else kept.generator(seed)
-        stages = [limits] if kept is None else kept.planned(limits, chosen.needs.horizon, extend)
-        try:
-            return run_stages(session, stages, evaluate, generator, x, oracle, bare, bar)
-        finally:
-            if bar is not None:
-                bar.close()
+    return run(RunSpec(**locals()))
 
 
-def _seed(rng: Any) -> str:
-    """Return what is known of the seed."""
-    if isinstance(rng, np.random.Generator):
-        return "a generator of the caller"
-    return "none, so that this run cannot be repeated" if rng is None else arguments.shown(rng)
-
-
-def _journal(journal: Any) -> Journal | None:
-    if journal is None or isinstance(journal, Journal):
-        return journal
-    if not isinstance(journal, str | os.PathLike):
-        raise TypeError(f"journal must be a path or a Journal, got {type(journal).__name__}.")
-    return Journal(journal)
-
-
-def _as_oracle(fun: Any, args: Any) -> Oracle:
-    given = args if isinstance(args, tuple) else (args,)
-    if isinstance(fun, Oracle):
-        if given:
-            raise ValueError("args belong to a callable; an oracle has its own, such as Seeded(F, args=...).")
-        return fun
-    if not callable(fun):
-        raise TypeError(f"fun must be a callable or an oracle, got {type(fun).__name__}.")
-    return Deterministic(fun, given)
-
-
-def _check_room(box: Projection | None, coordinates: Coordinates | None, method: Method) -> None:
-    """Refuse a method that looks farther around its points than a box has room for."""
-    reach = method.needs.reach
-    if not isinstance(box, Box) or method.needs.narrow or box.holds(reach):
-        return
-    widths = np.atleast_1d(np.asarray(box.upper) - np.asarray(box.lower))
-    narrowest = int(np.argmin(widths))
-    room = float(widths[narrowest]) / 2
-    free = None if coordinates is None else coordinates.free
-    place = narrowest if free is None else int(free[narrowest])
-    unit = "" if coordinates is None or coordinates.scale is None else " in x / x_scale"
-    raise ValueError(
-        f"{method.name} asks for values up to delta = {reach:.6g} from its points, but the bounds of coordinate "
-        f"{place} leave only {room:.6g} to each side of their middle{unit}: give it a smaller delta, or use "
-        '"auto", which keeps to any bounds.'
-    )
-
-
-def _callback(callback: Any) -> Callable[[Result], Any] | None:
-    """Return a callback that is given the result so far, or the point alone if it asks for `xk`."""
-    if callback is None or not _asks_for(callback, "xk"):
-        return callback  # type: ignore[no-any-return]
-    return lambda result: callback(result.x)
-
-
-def _asks_for(callback: Callable[..., Any], name: str) -> bool:
-    try:
-        return name in inspect.signature(callback).parameters
-    except (TypeError, ValueError):  # some that are not written in Python do not tell
-        return False
+# What scipy's options may hold of our arguments; the others have a place of their own in a call of scipy.
+OWN = inspect.signature(minimize).parameters.keys() - {"fun", "x0", "method", "args", "options", "bounds", "callback"}
 
 
 def scipy_method(method: Any = "auto", *scipys: Any, **further: Any) -> Any:
@@ -428,16 +241,6 @@ def _plainly(name: str, value: Any) -> Any:
 
 def _scipy_callback(callback: Callable[..., Any]) -> Callable[[Result], Any]:
     """Call a callback as scipy does: `callback(*, intermediate_result)`, or the older `callback(xk)`."""
-    if _asks_for(callback, "intermediate_result"):
+    if asks_for(callback, "intermediate_result"):
         return lambda result: callback(intermediate_result=result)
     return lambda result: callback(result.x)
-
-
-def _criteria(stop: Any) -> tuple[Criterion, ...]:
-    if stop is None:
-        return ()
-    criteria = tuple(stop) if isinstance(stop, Iterable) else (stop,)
-    for criterion in criteria:
-        if not isinstance(criterion, Criterion):
-            raise TypeError(f"stop takes criteria from goldstein.stop, got {type(criterion).__name__}.")
-    return criteria

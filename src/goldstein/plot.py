@@ -11,8 +11,8 @@ import numpy as np
 
 from goldstein.extras import needed
 from goldstein.oracle import Array
-from goldstein.report.account import SIGMAS, is_noisy, smoothed
-from goldstein.report.chart import WIDE, short
+from goldstein.report.chart import short
+from goldstein.report.curves import curves_of, is_logarithmic
 
 # Okabe and Ito's colours, which people with any kind of colour blindness can tell apart; yellow is too light on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -21,51 +21,45 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X")
 APART = 0.1  # marks on a curve, in diagonals of the picture
 QUANTILES = (0.1, 0.9)  # of runs, between which the band lies
 DPI = 130
+LARGEST = 1e300  # of the values that matplotlib can draw
 Path_ = str | os.PathLike[str]
 
 
 def run(result: Any, path: Path_ | None = None, *, axes: Any = None, label: str | None = None) -> Any:
     """Draw one run; see `Result.plot`."""
     axes = _axes(path, axes)
-    history = result.history
-    made = history.nfev + history.ngev
     look = style(axes)
     name = label or result.method.name
-    if np.isfinite(history.monitor).any():
-        _curve(axes, made, history.monitor, name, look)
+    curves = curves_of(result, LARGEST)
+    monitor = result.history.monitor
+    if np.isfinite(monitor).any():
+        _curve(axes, curves.evals, monitor, name, look)
         _finish(axes, "monitor", path)
         return axes
-    values = history.fun
-    if is_noisy(result):
-        mean, error = smoothed(values, made)
-        axes.plot(made, values, ".", color=look["color"], alpha=0.4)
-        _curve(axes, made, mean, f"{name}, mean of values", look)
-        fine = np.isfinite(mean)
-        low = (mean - SIGMAS * error)[fine]
-        known = values[np.isfinite(values)]
-        if known.size and known.min() > 0:  # the axis may become logarithmic, and the band must not fall off it
-            low = np.maximum(low, known.min())
-        axes.fill_between(made[fine], low, (mean + SIGMAS * error)[fine], color=look["color"], alpha=0.2, linewidth=0)
+    values = curves.values
+    finite = np.isfinite(curves.low) & np.isfinite(curves.high)
+    if curves.error is None:
+        axes.plot(curves.evals, values, color=look["color"], alpha=0.4, linewidth=0.8)
+        _curve(axes, curves.evals, curves.line, f"{name}, lowest so far", look)
     else:
-        axes.plot(made, values, color=look["color"], alpha=0.4, linewidth=0.8)
-        _curve(axes, made, np.fmin.accumulate(values) if values.size else values, f"{name}, lowest so far", look)
-    _answer(axes, result, made, look["color"])
+        axes.plot(curves.evals, values, ".", color=look["color"], alpha=0.4)
+        _curve(axes, curves.evals, curves.line, f"{name}, mean of values", look)
+        low = curves.low[finite]
+        lowest = np.min(values, initial=np.inf, where=np.isfinite(values))
+        if lowest > 0:  # the axis may become logarithmic, and the band must stay on it
+            low = np.maximum(low, lowest)
+        axes.fill_between(curves.evals[finite], low, curves.high[finite], color=look["color"], alpha=0.2, linewidth=0)
+    if abs(result.fun) <= LARGEST and curves.evals.size:
+        error = curves.answer_error or None
+        axes.errorbar(curves.end, result.fun, yerr=error, fmt="*", color=look["color"], markersize=12, label="answer")
     _finish(axes, "values", path)
     return axes
 
 
-def _curve(axes: Any, made: Array, values: Array, name: str, look: dict[str, Any]) -> None:
+def _curve(axes: Any, evals: Array, values: Array, name: str, look: dict[str, Any]) -> None:
     """Draw what is finite of a curve."""
     fine = np.isfinite(values)
-    axes.plot(made[fine], values[fine], label=name, **(look if fine.sum() > 1 else {**look, "markevery": 1}))
-
-
-def _answer(axes: Any, result: Any, made: Array, colour: str) -> None:
-    """Mark f at the answer, with twice its standard error to both sides."""
-    if not np.isfinite(result.fun) or not made.size:
-        return
-    error = SIGMAS * np.nan_to_num(result.fun_stderr)
-    axes.errorbar(made[-1], result.fun, yerr=error or None, fmt="*", color=colour, markersize=12, label="answer")
+    axes.plot(evals[fine], values[fine], label=name, **(look if fine.sum() > 1 else {**look, "markevery": 1}))
 
 
 def runs(many: Any, path: Path_ | None = None, *, axes: Any = None, label: str | None = None) -> Any:
@@ -142,14 +136,12 @@ def style(axes: Any) -> dict[str, Any]:
     return {**dashes, "marker": MARKS[kind], "markersize": 4, "markevery": APART}
 
 
+@np.errstate(over="ignore", invalid="ignore")  # in matplotlib, for values near the largest float
 def _finish(axes: Any, ylabel: str, path: Path_ | None) -> None:
     """Name the axes, choose the scale, and write the picture if it has a place to go to."""
-    shown = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
-    values = np.concatenate([np.zeros(0), *shown])
-    values = values[np.isfinite(values)]
-    above = values[values > 0]
-    wide = above.size > 0 and values.min() >= 0 and above.max() > WIDE * above.min()
-    axes.set(xlabel="evaluations of F(x; ξ)", ylabel=ylabel, yscale="log" if wide else "linear")
+    values = np.concatenate([np.zeros(0), *(np.asarray(line.get_ydata(), float) for line in axes.get_lines())])
+    scale = "log" if is_logarithmic(values) else "linear"
+    axes.set(xlabel="evaluations of F(x; ξ)", ylabel=ylabel, yscale=scale)
     axes.xaxis.set_major_formatter(lambda value, _: short(value))
     axes.legend()
     axes.grid(visible=True, alpha=0.3)

@@ -75,7 +75,7 @@ class Box:
         lower, upper = self._inside(margin)
         narrow = lower > upper
         if narrow.any():
-            middle = (np.where(narrow, lower, 0.0) + np.where(narrow, upper, 0.0)) / 2
+            middle = np.where(narrow, self.lower, 0.0) / 2 + np.where(narrow, self.upper, 0.0) / 2
             lower, upper = np.where(narrow, middle, lower), np.where(narrow, middle, upper)
         return np.clip(x, lower, upper)
 
@@ -85,7 +85,7 @@ class Box:
         if margin == 0:
             return lower, upper
         slack = 8 * np.finfo(float).eps
-        with np.errstate(invalid="ignore"):  # an infinite bound stays infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite bound stays infinite
             return (
                 lower + (margin + slack * np.where(np.isfinite(lower), np.abs(lower) + margin, 0.0)),
                 upper - (margin + slack * np.where(np.isfinite(upper), np.abs(upper) + margin, 0.0)),

@@ -137,7 +137,7 @@ class Plateau(State):
 
     size: float
     best: float = np.inf
-    stale: int = 0
+    since_best: int = 0
 
 
 @dataclass(frozen=True)
@@ -177,11 +177,13 @@ class HalveOnPlateau(StepRule):
 
     def size(self, memory: Plateau, nit: int, progress: float | None, value: float, squared: float) -> float:
         if value < memory.best:
-            memory.best, memory.stale = value, 0
+            memory.best = value
+            memory.since_best = 0
         else:
-            memory.stale += 1
-        if memory.stale >= self.patience:
-            memory.size, memory.stale = max(self.minimum, memory.size * self.factor), 0
+            memory.since_best += 1
+        if memory.since_best >= self.patience:
+            memory.size = max(self.minimum, memory.size * self.factor)
+            memory.since_best = 0
         return memory.size
 
 
@@ -237,8 +239,8 @@ class Calibrated(StepRule):
         memory.total += squared
         memory.mean += (squared - memory.mean) / min(self.span, memory.count)
         scale = max(memory.mean, 0.01 * memory.total / memory.count)
-        left = max(0.0, 1.0 - nit / self.iterations) ** self.power
-        return 2 * self.radius * left / float(np.sqrt(self.iterations * scale)) if scale > 0 else 0.0
+        decay = max(0.0, 1.0 - nit / self.iterations) ** self.power
+        return 2 * self.radius * decay / float(np.sqrt(self.iterations * scale)) if scale > 0 else 0.0
 
 
 def as_rule(step_size: float | StepRule) -> StepRule:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from goldstein import retired
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.methods.probed import NOMINAL, Probed
 from goldstein.methods.registry import METHODS
@@ -76,7 +77,7 @@ class _Play:
         self.oracle = oracle = _Counted().oracle(stochastic)
         rng = np.random.default_rng(seed)
         self.context = Context(rng, oracle.sample, project, BUDGET, None, stochastic, n=oracle.n)
-        self.start = self.context.projected(START.copy(), method.needs.reach)
+        self.start = self.context.projected(START.copy(), method.needs.query_radius)
         self.state = method.init(self.start, self.context)
         assert isinstance(self.state, MethodState), f"init returned {_shown(self.state)}; return a MethodState"
         self.step = Step(self.state.x)
@@ -132,7 +133,7 @@ def queries_can_be_answered(method: Method, stochastic: bool) -> None:
         assert np.isfinite(query.points).all(), "the points of a query are not finite; check what they are made of"
         _check_samples(query, stochastic)
         step = play.tell(query)
-        assert isinstance(step, Step), f"tell returned {_shown(step)}; return a Step, such as state.step(left)"
+        assert isinstance(step, Step), f"tell returned {_shown(step)}; return a Step, such as state.make_step(left)"
         query = play.ask()
 
 
@@ -158,7 +159,7 @@ def iterates_are_not_changed_in_place(method: Method, stochastic: bool) -> None:
     """Whoever holds an iterate (the user's x0, the output rule, the last step) may rely on it."""
     play = _Play(method, stochastic)
     while (query := play.ask()) is not None:
-        held = [array for array in (play.start, play.state.x, play.step.x, play.step.offer) if array is not None]
+        held = [array for array in (play.start, play.state.x, play.step.x, play.step.iterate) if array is not None]
         before = [array.copy() for array in held]
         play.tell(query)
         for array, was in zip(held, before, strict=True):
@@ -223,7 +224,7 @@ def asking_changes_nothing(method: Method, stochastic: bool) -> None:
         before = _frozen(play.state)
         bits = rng.bit_generator.state
         first = play.ask()
-        assert _frozen(play.state) == before, "ask changed the state; what tell needs goes into query.memory"
+        assert _frozen(play.state) == before, "ask changed the state; what tell needs goes into query.aux"
         if first is None:
             break
         rng.bit_generator.state = bits
@@ -244,7 +245,7 @@ def runs_do_not_meet(method: Method, stochastic: bool) -> None:
         if asked is None or not _same(asked, query):
             raise AssertionError(
                 "a run goes another way when the same object of the method serves a second run beside it; keep what "
-                "changes in the state, and what tell needs of a query in query.memory"
+                "changes in the state, and what tell needs of a query in query.aux"
             )
         one.tell(asked)
         if other is not None:
@@ -254,7 +255,7 @@ def runs_do_not_meet(method: Method, stochastic: bool) -> None:
 def bounds_are_kept(method: Method, stochastic: bool) -> None:
     """Iterates lie in the allowed set."""
     for play, _ in _within_bounds(method, stochastic):
-        for x in (play.step.x, play.step.offer):
+        for x in (play.step.x, play.step.iterate):
             assert x is None or not _outside(x), (
                 f"an iterate lies outside of the bounds by {_outside(x):.2g}; "
                 "let state.x = context.projected(x, margin), with the reach of needs as margin"
@@ -263,7 +264,7 @@ def bounds_are_kept(method: Method, stochastic: bool) -> None:
 
 def queries_keep_to_bounds(method: Method, stochastic: bool) -> None:
     """Queries lie in the allowed set, if it has room for the method's reach."""
-    if BOX.holds(method.needs.reach):
+    if BOX.holds(method.needs.query_radius):
         for _, query in _within_bounds(method, stochastic):
             assert not _outside(query.points), (
                 f"a query lies outside of the bounds by {_outside(query.points):.2g}; say in needs how far queries lie "
@@ -336,10 +337,10 @@ def failures_are_survived(method: Method, stochastic: bool) -> None:
         assert np.isfinite(result.x).all(), reached
 
 
-def guess_keeps_what_is_given(method: Method, stochastic: bool) -> None:
-    """`guess`, if there is one, chooses what was not given at any scale, and leaves what was given as it is."""
+def from_scale_keeps_options(method: Method, stochastic: bool) -> None:
+    """`from_scale`, if there is one, chooses what was not given at any scale, and leaves what was given as it is."""
     kind = type(method)
-    owner = next(base for base in kind.__mro__ if "guess" in vars(base))
+    owner = next(base for base in kind.__mro__ if "from_scale" in vars(base))
     known = [name for name, other in METHODS.items() if other is kind]
     if owner is Method or (known and kind.name not in known):  # each of its names has a guess of its own
         return
@@ -347,30 +348,30 @@ def guess_keeps_what_is_given(method: Method, stochastic: bool) -> None:
     needed = [field.name for field in fields(kind) if field.name in settings and field.default is MISSING]
     for scale in SCALES:
         for names in ([], *([name] for name in needed), [*settings]):
-            guess = _guessed(kind, scale, {name: settings[name] for name in names})
+            guess = _built_from_scale(kind, scale, {name: settings[name] for name in names})
             for name in names:
                 assert repr(getattr(guess, name)) == repr(settings[name]), (
-                    f"guess was given {name}={settings[name]!r} and took {getattr(guess, name)!r}; let given come "
-                    "last, as in cls(**{…, **given})"
+                    f"from_scale was given {name}={settings[name]!r} and took {getattr(guess, name)!r}; let options "
+                    "come last, as in cls(**{…, **options})"
                 )
-    result = _run(Probed(kind.name, {}, kind.guess), _Counted(), stochastic)
+    result = _run(Probed(kind.name, {}, kind.from_scale), _Counted(), stochastic)
     assert np.isfinite(result.x).all(), f"with guessed settings the iterate is not finite: {result.message}"
 
 
-def _guessed(kind: type[Method], scale: Scale, given: Mapping[str, Any]) -> Method:
+def _built_from_scale(kind: type[Method], scale: Scale, given: Mapping[str, Any]) -> Method:
     try:
-        found = kind.guess(scale, given)
+        found = kind.from_scale(scale, given)
     except Exception as error:
         raise AssertionError(
-            f"guess({scale}, {given}) fails with {type(error).__name__}: {error}; it may be given any of the settings, "
-            "none or all, and a floor of 0"
+            f"from_scale({scale}, {given}) fails with {type(error).__name__}: {error}; it may be given any of the "
+            "settings, none or all, and a floor of 0"
         ) from error
-    assert isinstance(found, kind), f"guess({scale}, {given}) returned {_shown(found)}; return a {kind.__name__}"
+    assert isinstance(found, kind), f"from_scale({scale}, {given}) returned {_shown(found)}; return a {kind.__name__}"
     return found
 
 
 def _other_settings(method: Method) -> dict[str, Any]:
-    """Return settings near those of a method, if they are allowed, which `guess` would hardly choose by itself."""
+    """Return settings near those of a method, if they are allowed, which `from_scale` would hardly choose by itself."""
     settings = {field.name: getattr(method, field.name) for field in fields(method) if field.init}
     others = {name: 0.9 * value if isinstance(value, float) else value for name, value in settings.items()}
     try:
@@ -405,7 +406,7 @@ CHECKS: tuple[Callable[[Method, bool], None], ...] = (
     seed_decides,
     stopped_runs_go_on,
     failures_are_survived,
-    guess_keeps_what_is_given,
+    from_scale_keeps_options,
     descends,
 )
 """What the method of attacks does too, whose queries may lie outside of bounds because `attack` moves them inside."""
@@ -431,6 +432,7 @@ def check_method(method: Method) -> None:
         raise TypeError(f"check_method takes a method with its settings, {method.__name__}(…), got the class alone.")
     if not isinstance(method, Method):
         raise TypeError(f"check_method takes a method with its settings, such as GFM(0.1, 0.05), got {method!r:.80}.")
+    retired.check_members(type(method))
     for stochastic in (False, True):
         where = "a finite sum" if stochastic else "a deterministic function"
         if _promised("needs", where, lambda stochastic=stochastic: _takes(method, stochastic)):
@@ -451,7 +453,7 @@ def _promised(check: str, where: str, what: Callable[..., Any], *arguments: Any)
 def _takes(method: Method, stochastic: bool) -> bool:
     needs = method.needs
     assert isinstance(needs, Needs), f"needs is {_shown(needs)}; make it a property that returns Needs(…)"
-    return needs.refusal(method.name, _Counted().oracle(stochastic)) is None
+    return needs.unsupported(method.name, _Counted().oracle(stochastic)) is None
 
 
 @contextmanager

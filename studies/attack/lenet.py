@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein import datasets
 from goldstein.attack.models import torch_model
+from studies import datasets
 from studies.record import command, provenance, write_whole
 
 MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels; the public code uses them for both data sets

@@ -81,14 +81,14 @@ class PublicOrdering(gs.GFMPlus):
         left = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
-            if query.memory.purpose == "large":
+            if query.aux.purpose == "large":
                 state.v = reading.estimate()
             assert state.v is not None  # a correction adds g(x; S) − g(x; S) = 0, whatever the rounding of the values
-            state.age = self._age(state.age, query.memory.purpose)
+            state.age = self._age(state.age, query.aux.purpose)
             self._step(state, context, state.v)
             state.x_prev = state.x  # the point after the step
         state.nit += 1
-        return self._told(state, left)
+        return self._make_step(state, left)
 
 
 @dataclass(frozen=True)

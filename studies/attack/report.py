@@ -11,9 +11,10 @@ import numpy as np
 
 from studies.attack.methods import delta_in_pixels, entries, step_in_pixels
 from studies.attack.references import SHORT, SQUARE
-from studies.report import Markers, in_words, leave, markdown, show
+from studies.record import write_whole
+from studies.report import in_words, markdown, page, show
 
-MARKERS = Markers("<!-- attack: begin -->", "<!-- attack: end -->")
+SETUP = Path(__file__).parent / "setup.md"
 STYLES: dict[str, dict[str, Any]] = {
     "GFM, paper grid": {"color": "C0", "linestyle": "--"},
     "GFM, wide grid": {"color": "C0"},
@@ -27,20 +28,21 @@ STYLES: dict[str, dict[str, Any]] = {
     SHORT: {"color": "black", "linestyle": "--"},
 }
 
+TITLE = "Black-box attack"
 Results = Mapping[str, Any]
 
 
-def write(results: Results, out: Path, docs: Path | None = None) -> None:
-    """Leave figure.png and table.md in `out`, print the rates, and fill the markers of `docs` if it is named."""
-    leave(block(results), out / "table.md", docs, MARKERS)
+def write(results: Results, out: Path) -> None:
+    """Leave figure.png and table.md in `out`, and print the rates."""
+    write_whole(out / "table.md", tables(results))
     figure(results, out / "figure.png")
     for name, part in results["datasets"].items():
-        show(f"{name}: success % at so many queries", *_rates(part))
+        show(f"{name}: success in % by number of queries", *_rates(part))
     print(f"Figure, all tables and numbers: {out}")
 
 
-def block(results: Results) -> str:
-    """Return all tables and verdicts as Markdown."""
+def tables(results: Results) -> str:
+    """Return verdicts, tables and set-up as a page of Markdown."""
     tuning = results["tuning"]
     head = (
         f"Made by `{results['command']}`: {results['images']:,} test images of each data set, "
@@ -50,13 +52,16 @@ def block(results: Results) -> str:
     for code in sorted(set(results.get("again", {}).values())):
         keys = ", ".join(key for key, its in results["again"].items() if its == code)
         head += f" Run again since, with changed code ({code}; all the rest: {results['code']}): {keys}."
-    parts = [head, _claims(results), _networks(results)]
+    parts = [_claims(results), head, "## Numbers", _networks(results)]
     for name, part in results["datasets"].items():
-        title = f"{name}: success in % of the images attacked at so many queries, all counted (95 % bands over images)"
+        title = (
+            f"{name}: success in % of the attacked images by number of queries, all counted (95 % bands over images)"
+        )
         wins, attacked = part["pgd"]["won"], part["pgd"]["attacked"]
         note = f"PGD, which sees gradients, wins {100 * wins / max(attacked, 1):.1f} %."
         parts += [f"{title}; mean queries of the images won, median of all. {note}", markdown(*_rates(part))]
-    return "\n\n".join([*parts, _conventions(results), _differences(results), _settings(results)]) + "\n"
+    parts += [_conventions(results), _differences(results), _settings(results)]
+    return page(TITLE, parts, SETUP)
 
 
 def _claims(results: Results) -> str:
@@ -136,8 +141,8 @@ def _conventions(results: Results) -> str:
                 rows.append([name, key, word, *(f"{100 * a:.1f} / {100 * b:.1f}" for a, b in pairs)])
     marks = next(iter(next(iter(results["datasets"].values()))["methods"].values()))["at"]
     title = (
-        "Two ways of counting: success in % at so many queries, every row that reached the network / by the count "
-        "named. The budget binds the first. For Square Attack a row that is asked again is answered from memory and "
+        "Two ways of counting: success in % by number of queries, every row that reached the network / by the count "
+        "named. The budget limits the first. For Square Attack a repeated row is answered from memory and "
         "not charged."
     )
     return f"{title}\n\n{markdown(['data', 'method', 'count', *(f'{mark:,}' for mark in marks)], rows)}"

@@ -27,7 +27,7 @@ from studies.attack.curves import compare, summary
 from studies.attack.methods import GRIDS, Entry, Setting, entries, plus, settings
 from studies.attack.problems import FULL, QUICK, SEED, Attacks, Problem, load
 from studies.attack.references import SHORT, SHORT_QUERIES, SQUARE
-from studies.record import Refusal
+from studies.record import Unsupported
 from studies.work import Piece, Reached, Work, study_bar
 
 VERSION = 1  # of the computation: to be raised when the same settings, images, queries and seed give other numbers
@@ -106,7 +106,9 @@ class AttackStudy:
         """Return the counts of earlier runs; they must be of the same network."""
         then = kept["network"]["sha256"]
         if then != problem.weights:
-            raise Refusal(f"The results to keep are of another network for {problem.name}, with weights {then[:12]}.")
+            raise Unsupported(
+                f"The results to keep are of another network for {problem.name}, with weights {then[:12]}."
+            )
         wrong = (problem.model(problem.report[0]).argmax(axis=1) != problem.report[1]).astype(int)
         return {
             key: {
@@ -261,14 +263,13 @@ def run(
     images: int | None = None,
     max_queries: int | None = None,
     data: Path | None = None,
-    docs: Path | None = None,
     jobs: int | None = None,
     weights: Path | None = None,
     only: Sequence[str] = (),
     scale: Attacks | None = None,
     problems: Callable[[], list[Problem]] | None = None,
 ) -> dict[str, Any]:
-    """Run the study; leave results.json, a figure and a table in `out`, and the table in `docs` if that is named.
+    """Run the study; leave results.json, a figure and a report in `out`.
 
     Parameters
     ----------
@@ -279,9 +280,7 @@ def run(
     images, max_queries : int, optional
         Test images of each data set (up to 10,000) and queries for each, if others than 1,000 and 10,000.
     data : Path, optional
-        Folder with the data files; see `goldstein.datasets`.
-    docs : Path, optional
-        Markdown file with the markers between which the table goes.
+        Folder with the data files; see `studies.datasets`.
     jobs : int, optional
         Attacks at a time; None: as many as there are cores.
     weights : Path, optional
@@ -303,7 +302,6 @@ def run(
         "max_queries": chosen.max_queries,
         "tuning": {"images": list(chosen.rounds), "max_queries": chosen.tuning_queries},
     }
-    report.MARKERS.check(docs)
     results = record.earlier(out, only, (*entries(), *squares(chosen.max_queries)), about)
     sets: dict[str, Any] = {}
     with study_bar() as progress, warnings.catch_warnings():
@@ -324,5 +322,5 @@ def run(
         results = {**record.provenance(made_by), "version": VERSION, **about}
     results |= {"datasets": sets}
     record.save(results, out)
-    report.write(results, out, docs)
+    report.write(results, out)
     return results

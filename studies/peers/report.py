@@ -10,9 +10,10 @@ import numpy as np
 
 from studies.peers.methods import AUTO, PEERS
 from studies.peers.summary import FLOOR, Judged, Record, bars, competes, judged, profile
-from studies.report import Markers, leave, markdown
+from studies.record import write_whole
+from studies.report import markdown, page
 
-MARKERS = Markers("<!-- peers: begin (written by the study, not by hand) -->", "<!-- peers: end -->")
+SETUP = Path(__file__).parent / "setup.md"
 TITLES = {
     "classical": "Classical nonsmooth functions, 200·d values",
     "long": "Classical nonsmooth functions, 1,000·(d + 1) values",
@@ -36,12 +37,12 @@ COLOURS = {
 GREY = "0.6"
 
 
-def write(results: Record, out: Path, docs: Path | None = None) -> None:
-    """Leave table.md, shares.png and profile.png in `out`, and the tables in the marked place of `docs`."""
+def write(results: Record, out: Path) -> None:
+    """Leave table.md, shares.png and profile.png in `out`."""
     out.mkdir(parents=True, exist_ok=True)
     tuning = not judged(results)
     cells = judged(results, tuning)
-    leave(tables(results, cells), out / "table.md", docs, MARKERS)
+    write_whole(out / "table.md", tables(results, cells))
     if cells:
         draw_shares(cells, out / "shares.png")
         draw_profiles(cells, out / "profile.png")
@@ -49,16 +50,15 @@ def write(results: Record, out: Path, docs: Path | None = None) -> None:
 
 
 def tables(results: Record, cells: Sequence[Judged]) -> str:
-    """Return all that the page says of the numbers, as Markdown."""
+    """Return verdicts, tables and set-up as a page of Markdown."""
     spent = ", ".join(f"{family} {seconds / 60:.0f}" for family, seconds in results["cpu_seconds"].items())
     found = bars(cells)
     parts = [
-        f"Made by `{results['command']}`; minutes of processor time: {spent}. Numbers in `results/peers.json`.",
-        "### The bars",
         spoken(found),
-        "### Where it is not first by more than a factor of two",
+        f"Made by `{results['command']}`; minutes of processor time: {spent}. Numbers in `results/peers.json`.",
+        "## Where it is not first by more than a factor of two",
         _exceptions(found),
-        "### All cells",
+        "## All cells",
         "The share of f(x0) − f* that is left: medians over the seeds, means for SimOpt; shares below 1e-6 count as "
         "1e-6. In **bold** the least of the untuned methods. A cell whose name ends in † is of a problem on which "
         "constants were chosen (with other seeds); f* is the lowest value seen where the name ends in *. A dash: "
@@ -66,8 +66,8 @@ def tables(results: Record, cells: Sequence[Judged]) -> str:
     ]
     for family in dict.fromkeys(cell.cell["family"] for cell in cells):
         chosen = [cell for cell in cells if cell.cell["family"] == family]
-        parts += [f"#### {TITLES.get(family, family)}", _table(chosen), _reasons(chosen)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+        parts += [f"### {TITLES.get(family, family)}", _table(chosen), _reasons(chosen)]
+    return page("Comparison with other optimisers", parts, SETUP)
 
 
 def spoken(found: dict[str, Any]) -> str:
@@ -86,21 +86,21 @@ def spoken(found: dict[str, Any]) -> str:
     if calm["functions"]:
         lines.append(
             f"- Without noise, 200·d values, at most 2 × the better of pycma and scipy's BFGS: "
-            f"{calm['functions_within']} of {calm['functions']} functions of `problems/` ({calm['share']:.0%}; asked: "
+            f"{calm['functions_within']} of {calm['functions']} functions of `problems/` ({calm['share']:.0%}; target: "
             f"67 %), {calm['cells_within']} of {calm['cells']} cells."
         )
     for d, row in found["coco"].items():
         if row["medians"][AUTO] is not None:
             stuck = ", ".join(row["no_progress"]) or "none"
             lines.append(
-                f"- COCO bbob-noisy, d = {d}, median share left on f101 to f112: {_medians(row['medians'])} (asked: "
-                f"{row['aim']:g}); on all functions: {_medians(row['all'])}. Functions on which pycma makes progress "
-                f"and auto none: {stuck}."
+                f"- COCO bbob-noisy, d = {d}, median remaining share on f101 to f112: {_medians(row['medians'])} "
+                f"(target: {row['aim']:g}); on all functions: {_medians(row['all'])}. Functions on which pycma makes "
+                f"progress and auto none: {stuck}."
             )
     simopt = found["simopt"]
     if simopt["problems"]:
         lines.append(
-            f"- SimOpt, first or within 2 % of the gap: {simopt['within']} of {simopt['problems']} problems (asked: 8 "
+            f"- SimOpt, first or within 2 % of the gap: {simopt['within']} of {simopt['problems']} problems (target: 8 "
             "of 10)."
         )
     return "\n".join(lines)
@@ -117,7 +117,7 @@ def _precise(share: float) -> str:
 def _within(row: dict[str, Any]) -> str:
     text = f"{row['within']} of {row['cells']} cells ({row['share']:.0%}), first in {row['firsts']}"
     if row["nobody_progresses"]:
-        text += f"; in {row['nobody_progresses']} more nobody makes progress"
+        text += f"; no method makes progress in {row['nobody_progresses']} more"
     return text
 
 

@@ -21,7 +21,7 @@ from studies import record
 from studies.peers import classical, coco, simopt, stochastic
 from studies.peers.methods import AUTO, PEERS, USUAL, stamp
 from studies.peers.task import TUNING_SEEDS, Cell
-from studies.record import Refusal
+from studies.record import Unsupported
 from studies.work import Piece, Work, study_bar
 
 FILE = "peers.json"
@@ -46,7 +46,6 @@ def run(
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (),
     tuning: bool = False,
-    docs: Path | None = None,
     families: Mapping[str, Callable[[bool], Iterator[Cell]]] = FAMILIES,
 ) -> Record:
     """Do the runs that peers.json in `out` does not hold; leave it, and tables and figures in `out`/peers.
@@ -65,14 +64,11 @@ def run(
         Other seeds than those of the cells.
     tuning : bool
         The problems on which constants may be chosen, with the seeds that are kept for that.
-    docs : Path, optional
-        Markdown file with the markers between which the tables go.
     families : mapping
         Where the cells come from.
     """
     from studies.peers import report
 
-    report.MARKERS.check(docs)
     _known("family", only, families)
     results = _begun(out) or _new(quick)
     with study_bar() as progress, warnings.catch_warnings():
@@ -83,7 +79,7 @@ def run(
         for family in only or families:
             found = list(families[family](quick))
             if only and not found:
-                raise Refusal(f"The family {family} cannot run here: what it needs is not installed.")
+                raise Unsupported(f"The family {family} cannot run here: what it needs is not installed.")
             for cell in found:
                 if quick and not seeds:
                     cell = replace(cell, seeds=cell.seeds[:2])
@@ -98,7 +94,7 @@ def run(
             progress.update(task, description=f"{cell.family}: {cell.problem}"[:40])
             study.do(cell)
     if results["cells"]:
-        report.write(results, out / "peers", docs)
+        report.write(results, out / "peers")
     return results
 
 
@@ -228,14 +224,14 @@ def _begun(out: Path) -> Record | None:
         return None
     results = read(out)
     if results.get("version") != VERSION:
-        raise Refusal(f"{out / FILE} holds results of another version of the study: move it away.")
+        raise Unsupported(f"{out / FILE} holds results of another version of the study: move it away.")
     return results
 
 
 def _known(what: str, given: Sequence[str], names: Any) -> None:
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
-        raise Refusal(f"The study has no {what} {unknown!r}; it has {'; '.join(sorted(names))}.")
+        raise Unsupported(f"The study has no {what} {unknown!r}; it has {'; '.join(sorted(names))}.")
 
 
 __all__ = ["AUTO", "FAMILIES", "FILE", "Study", "forget", "read", "run", "save"]

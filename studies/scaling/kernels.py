@@ -14,7 +14,7 @@ from numba import njit
 
 from goldstein.compiled.gfm import gfm as library_gfm
 from goldstein.compiled.gfm_plus import gfm_plus as library_gfm_plus
-from goldstein.compiled.tally import CHANGE, DIRECTIONS, LEVEL, POWER, TALLY
+from goldstein.compiled.tally import TALLY
 
 FIRST_CHECK = 40  # evaluations
 CHUNK = 8192  # steps whose sizes are written down at a time
@@ -99,7 +99,7 @@ def _check(x, evals, targets, below, hits, gauge, out):
 @njit(nogil=True, error_model="numpy")
 def hit_gfm(args, rng, n, x, eta, decay, delta, targets, limit, growth, gauge, hits, facts):
     """Run GFM until the bound is at most the last target or `limit` evaluations are used; decay: η/√(t + 1)."""
-    tally, none, out = np.zeros(TALLY), np.empty(0), np.empty(x.size)
+    tallies, none, out = np.zeros(1, TALLY), np.empty(0), np.empty(x.size)
     below, etas = np.zeros(targets.size, np.int64), np.empty(CHUNK)
     steps, due = 0, float(FIRST_CHECK)
     while 2 * steps < limit:
@@ -108,20 +108,20 @@ def hit_gfm(args, rng, n, x, eta, decay, delta, targets, limit, growth, gauge, h
             size = min(CHUNK, last - steps)
             for k in range(size):
                 etas[k] = eta / np.sqrt(steps + k + 1.0) if decay else eta
-            gfm(component, args, rng, n, x, none, 0, etas[:size], 1, delta, tally)
+            gfm(component, args, rng, n, x, none, 0, etas[:size], 1, delta, tallies[0])
             steps += size
         due = max(2 * steps * growth, 2.0 * steps + 1)
         if _check(x, 2 * steps, targets, below, hits, gauge, out):
             break
     facts[EVALUATIONS], facts[STEPS] = 2 * steps, steps
-    facts[RATIO], facts[NOISE] = np.nan, tally[POWER] / tally[DIRECTIONS]
+    facts[RATIO], facts[NOISE] = np.nan, tallies[0].sum_sq_norm / tallies[0].n_estimates
     facts[ERROR] = facts[NOISE]  # at stationarity; one pair makes up a whole estimate
 
 
 @njit(nogil=True, error_model="numpy")
 def hit_gfm_plus(args, rng, n, x, eta, m, b, delta, targets, limit, growth, gauge, hits, facts):
     """Run GFM+ with b' = m·b; the facts hold the ratio of corrections and the mean of ‖v − ∇f_δ‖² at the checks."""
-    tally, none, out = np.zeros(TALLY), np.empty(0), np.empty(x.size)
+    tallies, none, out = np.zeros(1, TALLY), np.empty(0), np.empty(x.size)
     below, etas = np.zeros(targets.size, np.int64), np.full(CHUNK, eta)
     v, before = np.zeros(x.size), x.copy()
     steps, evals, due, age, checks, error = 0, 0, float(FIRST_CHECK), 0, 0, 0.0
@@ -130,7 +130,9 @@ def hit_gfm_plus(args, rng, n, x, eta, m, b, delta, targets, limit, growth, gaug
         while size < CHUNK and evals < due:
             evals += 2 * m * b if (age + size) % m == 0 else 4 * b
             size += 1
-        age, _ = gfm_plus(component, args, rng, n, x, none, 0, etas[:size], b, delta, tally, m * b, m, age, v, before)
+        age, _ = gfm_plus(
+            component, args, rng, n, x, none, 0, etas[:size], b, delta, tallies[0], m * b, m, age, v, before
+        )
         steps += size
         if evals < due:
             continue
@@ -141,8 +143,8 @@ def hit_gfm_plus(args, rng, n, x, eta, m, b, delta, targets, limit, growth, gaug
         if _check(x, evals, targets, below, hits, gauge, out) or not np.isfinite(x[0]):
             break
     facts[EVALUATIONS], facts[STEPS], facts[CHECKS] = evals, steps, checks
-    facts[RATIO] = tally[CHANGE] / tally[LEVEL] if tally[LEVEL] > 0 else np.nan
-    facts[NOISE] = tally[POWER] / tally[DIRECTIONS]
+    facts[RATIO] = tallies[0].change / tallies[0].level if tallies[0].level > 0 else np.nan
+    facts[NOISE] = tallies[0].sum_sq_norm / tallies[0].n_estimates
     facts[ERROR] = error / checks if checks else np.nan
 
 

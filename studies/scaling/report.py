@@ -1,4 +1,4 @@
-"""What the scaling study says, from its record: tables in Markdown, and a marked block of a page that is rewritten."""
+"""What the scaling study says, from its record: tables in Markdown."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from goldstein.theory.plans import written
-from studies.report import Markers, leave, markdown
+from studies.record import write_whole
+from studies.report import markdown, page
 from studies.scaling.fit import exponent, ratio
 from studies.scaling.planned import BLOCK_NORM, SQUARED_NORM
 
-MARKERS = Markers("<!-- scaling: begin (written by the study, not by hand) -->", "<!-- scaling: end -->")
 WORST_CASE = {  # exponents of ε, d and δ in the theorems' bounds
     "gfm": (-4.0, 1.5, -1.0),
     "gfm+": (-3.0, 1.5, -1.0),
@@ -40,11 +40,11 @@ TABLES = {  # method: where its bound stands, what it says, how it is called
 Record = dict[str, Any]
 
 
-def write(record: Record, out: Path, docs: Path | None = None) -> None:
-    """Leave scaling.md and scaling.png in `out`, and the tables in the marked block of `docs`."""
+def write(record: Record, out: Path) -> None:
+    """Leave scaling.md and scaling.png in `out`."""
     from studies.scaling.figure import draw
 
-    leave(tables(record), out / "scaling.md", docs, MARKERS)
+    write_whole(out / "scaling.md", tables(record))
     if record["tuned"]:
         draw(record, out / "scaling.png")
 
@@ -55,11 +55,10 @@ def tables(record: Record) -> str:
     if record["quick"]:
         note = " **These numbers come from the quick form, on tiny grids: they show the layout, not results.**"
     parts = [
-        f"Made by `{record['command']}`, {record['cpu_seconds'] / 60:.0f} minutes of processor time; numbers in "
-        f"`scaling.json`.{note}",
-        "### In short",
         findings(record),
-        "### Theorem, code, measurement",
+        f"Made by `{record['command']}`, {record['cpu_seconds'] / 60:.0f} minutes of processor time; numbers in "
+        f"`scaling.json`, figure in `scaling.png`.{note}",
+        "## Planned runs",
         _theorems(record),
     ]
     if record["tuned"]:
@@ -67,19 +66,19 @@ def tables(record: Record) -> str:
         tuned = record["settings"]["tuned"]
         sizes = ", ".join(f"{method} {size}" for method, size in grids.items())
         parts += [
-            "### Exponents when steps are tuned",
+            "## Exponents when steps are tuned",
             f"On these two problems, not in general. Settings in each method's grid: {sizes}; all share "
             f"{len(tuned['steps'])} step sizes. {len(tuned['tuning_seeds'])} seeds tune, "
             f"{len(tuned['reporting_seeds'])} others report. The 95 % intervals are bootstrapped over the reporting "
             "seeds: they hold neither the choice of the settings nor the departure from a power law, whose largest "
             "size, as a factor, stands in brackets.",
             _exponents(record),
-            "### Evaluations until the bound is ε",
+            "## Evaluations until the bound is ε",
             *(f"{_where(record, name)}\n\n{_times(record, name)}" for name in record["terrains"]),
-            "### Why",
+            "## Why",
             _reasons(record),
         ]
-    return "\n\n".join(parts) + "\n"
+    return page("Theorem, code and measurement", parts)
 
 
 def findings(record: Record) -> str:
@@ -160,9 +159,9 @@ def _theorems(record: Record) -> str:
     return (
         "d = 5, δ = 0.3, on the closed forms ridge, capped ridge, cone and shell: L = 1, gap = 1 (1/2 for the capped "
         "ridge), R = 1 where f is convex, and gradients without noise, noise = 0 in the plans of O2NC (with noise = L, "
-        "which a plan assumes unless told, its blocks are longer). Evaluations are those of the dearest plan (≤: a "
-        "worst case); measured / target is the largest over the problems, with the upper end of its 95 % interval; "
-        "it is E‖∇f_δ(x_out)‖²/ε² for GFM and its warm starts, the mean norm of a block's gradient over "
+        "which a plan assumes by default, its blocks are longer). Evaluations are those of the most expensive plan "
+        "(≤: a worst case); measured / target is the largest over the problems, with the upper end of its 95 % "
+        "interval; it is E‖∇f_δ(x_out)‖²/ε² for GFM and its warm starts, the mean norm of a block's gradient over "
         "ε for O2NC (in brackets the exact distance), the exact distance over ε for the others. Lengths of planned "
         "runs are set by formula, so no exponent follows from them.\n\n" + markdown(head, lines)
     )

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from studies.record import Refusal, command, provenance, write_whole
+from studies.record import Unsupported, command, provenance, write_whole
 from studies.scaling import planned, tuned
 from studies.scaling.problems import TERRAINS
 
@@ -24,15 +24,14 @@ FILE = "scaling.json"
 VERSION = 1  # of the computation: to be raised when the same settings give other numbers
 
 
-def run(out: Path, *, quick: bool = False, docs: Path | None = None, workers: int | None = None) -> dict[str, Any]:
-    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`, and the tables in `docs`."""
+def run(out: Path, *, quick: bool = False, workers: int | None = None) -> dict[str, Any]:
+    """Do what is not done yet; leave scaling.json, scaling.md and scaling.png in `out`."""
     from studies.scaling import report
 
-    report.MARKERS.check(docs)
     seeds, tuning = (planned.QUICK, tuned.QUICK) if quick else (planned.FULL, tuned.FULL)
     threads = workers or os.cpu_count() or 1
     record = work(out, seeds, tuning, quick=quick, workers=threads, say=partial(print, flush=True))
-    report.write(record, out, docs)
+    report.write(record, out)
     return record
 
 
@@ -99,5 +98,5 @@ def _begun(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     record: dict[str, Any] = json.loads(path.read_text())
     if (record.get("version"), record.get("settings")) != (VERSION, settings):
         said = f"{path} holds results with other settings, or of another version of the study"
-        raise Refusal(f"{said}: move it away, or choose another folder.")
+        raise Unsupported(f"{said}: move it away, or choose another folder.")
     return record

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from studies.report import Markers, in_words, leave, markdown, show
+from studies.record import write_whole
+from studies.report import in_words, markdown, page, show
 from studies.svm.study import CHARGED, EIGHTIETH, EVALUATED, POINTS, TENTH, THIRTIETH
 
-MARKERS = Markers("<!-- svm: begin -->", "<!-- svm: end -->")
+SETUP = Path(__file__).parent / "setup.md"
 STYLES: dict[str, dict[str, Any]] = {
     "GFM": {"color": "C0"},
     "GFM+": {"color": "C1", "linestyle": (0, (5, 2))},
@@ -35,19 +36,20 @@ TUNED = ("GFM", "GFM+", "ZO-O2NC")
 # Set for the default before it was written, at the whole budget.
 BARS = {"a9a": 0.3545, "w8a": 0.0300, "covtype": 0.5845, "ijcnn1": 0.1720, "mushrooms": 1e-4, "phishing": 0.1425}
 
+TITLE = "Capped-ℓ₁ SVM"
 Results = Mapping[str, Any]
 
 
-def write(results: Results, out: Path, docs: Path | None = None) -> None:
-    """Leave figure.png and table.md in `out`, print the losses, and fill the markers of `docs` if it is named."""
-    leave(block(results), out / "table.md", docs, MARKERS)
+def write(results: Results, out: Path) -> None:
+    """Leave figure.png and table.md in `out`, and print the losses."""
+    write_whole(out / "table.md", tables(results))
     figure(results, out / "figure.png")
     show("Full loss at the end of the budget, mean ± standard deviation over seeds", *_losses(results))
     print(f"Figure, all tables and numbers: {out}")
 
 
-def block(results: Results) -> str:
-    """Return all tables and verdicts as Markdown."""
+def tables(results: Results) -> str:
+    """Return verdicts, tables and set-up as a page of Markdown."""
     seeds, tuning, share = len(results["seeds"]), len(results["tuning_seeds"]), results["share_of_budget"]
     scale = "the whole budget" if share == 1 else f"{share:.0%} of the budget"
     head = (
@@ -63,9 +65,17 @@ def block(results: Results) -> str:
         head += f" All the rest: {results['code']}."
     for key, name in results.get("formerly", {}).items():
         head += f" *{key}* was called {name} when it was run."
-    parts = [head, _claims(results), _asked(results), _sets(results), LOSSES, markdown(*_losses(results))]
+    parts = [
+        _claims(results),
+        _targets(results),
+        head,
+        "## Numbers",
+        _sets(results),
+        LOSSES,
+        markdown(*_losses(results)),
+    ]
     parts += [_arrivals(results), _settings(results), _verdicts(results), _unseen(results), _public(results)]
-    return "\n\n".join([*parts, _variance(results)]) + "\n"
+    return page(TITLE, [*parts, _variance(results)], SETUP)
 
 
 def _claims(results: Results) -> str:
@@ -105,8 +115,8 @@ def _claims(results: Results) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _asked(results: Results) -> str:
-    """Return what was asked of the default before it was written, and what was measured."""
+def _targets(results: Results) -> str:
+    """Return the targets set for the default before it was written, and what was measured."""
     sets = {name: part["methods"] for name, part in results["datasets"].items()}
     count = len(sets)
     lines = []
@@ -118,20 +128,20 @@ def _asked(results: Results) -> str:
     tenth = sum(all(_mean(its[TENTH]) < _mean(its[key]) for key in TUNED) for its in sets.values())
     lines.append(
         f"Given a tenth of the budget, it ends below GFM, GFM+ and ZO-O2NC, tuned, at the whole budget on {tenth} of "
-        f"{count} (asked for: all)."
+        f"{count} (target: all)."
     )
     thirtieth = [name for name, its in sets.items() if _mean(its[THIRTIETH]) < _mean(its["GFM"])]
     others = [f"; on {name} {_seeds_below(its)}" for name, its in sets.items() if name not in thirtieth]
     lines.append(
-        f"Given a thirtieth, it ends below tuned GFM at the whole budget on {len(thirtieth)} of {count} (asked for: "
+        f"Given a thirtieth, it ends below tuned GFM at the whole budget on {len(thirtieth)} of {count} (target: "
         f"four of six){''.join(others)}."
     )
     eightieth = [name for name, its in sets.items() if _mean(its[EIGHTIETH]) < _mean(its["GFM"])]
     lines.append(
         f"Given an eightieth, and the best radius of its grid, sift ends below tuned GFM at the whole budget on "
-        f"{', '.join(eightieth) or 'none'} (asked for: a9a, {'met' if 'a9a' in eightieth else 'missed'})."
+        f"{', '.join(eightieth) or 'none'} (target: a9a, {'met' if 'a9a' in eightieth else 'missed'})."
     )
-    return "\n".join(["What was asked of auto before it was written:\n", *(f"- {line}" for line in lines)])
+    return "\n".join(["Targets set for auto before it was written:\n", *(f"- {line}" for line in lines)])
 
 
 def _seeds_below(its: Mapping[str, Any]) -> str:

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 import goldstein as gs
-from goldstein import datasets
 from goldstein.problems.svm import SVM, capped_l1_svm
 from goldstein.steps import LinearDecay
-from studies import Array, record
+from studies import Array, datasets, record
 from studies.svm import measure, public_convention
 from studies.svm.public_convention import PublicGFMPlus, PublicRun
 from studies.work import Piece, Work, study_bar
@@ -328,14 +327,13 @@ def run(
     *,
     quick: bool = False,
     data: Path | None = None,
-    docs: Path | None = None,
     jobs: int | None = None,
     only: Sequence[str] = (),
     scale: Runs | None = None,
     problems: Problems | None = None,
     other_problems: Problems | None = None,
 ) -> dict[str, Any]:
-    """Run the study; leave results.json, a figure and a table in `out`, and the table in `docs` if that is named.
+    """Run the study; leave results.json, a figure and a report in `out`.
 
     Parameters
     ----------
@@ -344,9 +342,7 @@ def run(
     quick : bool
         A tenth of every budget, one tuning seed and five others.
     data : Path, optional
-        Folder with the data files; see `goldstein.datasets`.
-    docs : Path, optional
-        Markdown file with the markers between which the table goes.
+        Folder with the data files; see `studies.datasets`.
     jobs : int, optional
         Runs at a time; None: as many as there are cores.
     only : sequence of str, optional
@@ -365,7 +361,6 @@ def run(
         "tuning_seeds": list(chosen.tuning),
         "seeds": list(chosen.seeds),
     }
-    report.MARKERS.check(docs)
     results = record.earlier(out, only, entries(), about)
     sets: dict[str, Any] = {}
     others: dict[str, Any] = {}
@@ -392,7 +387,7 @@ def run(
             found = part["methods"] | (sets | others)[name]
             part["methods"] = {key: found[key] for key in entries() if key in found}
     record.save(results, out)
-    report.write(results, out, docs)
+    report.write(results, out)
     return results
 
 

@@ -22,13 +22,14 @@ from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.scoring import Scoring
 from goldstein.attack.sign import SignAveraging
-from goldstein.caution import warn
 from goldstein.methods import BFGS, METHODS, Method, resolve
 from goldstein.oracle import Deterministic
 from goldstein.run.journal import content_of
 from goldstein.run.lockstep import lockstep
 from goldstein.run.result import Result
 from goldstein.run.session import Session
+from goldstein.run.spec import RunSpec
+from goldstein.warnings import warn
 
 QUERIES = ("inside", "free")
 
@@ -179,18 +180,15 @@ def attack(
             criterion = Misclassified(index, region, int(classes[index]), goal, queries == "inside")
             under_way[index] = criterion
             rng = stream(seed, region.start)
-            yield Session(
-                chosen,
-                region.center,
-                oracle,
-                rng=rng,
+            spec = RunSpec(
+                fun=oracle,
+                x0=region.center,
+                method=chosen,
                 max_evals=max_queries,
                 stop=[criterion],
                 projection=region,
-                aux=rng,
-                estimating=False,
-                warn=once,
             )
+            yield Session(spec, rng, aux=rng, estimating=False, warn=once)
 
     identity = {
         "images": content_of(z),
@@ -212,7 +210,7 @@ def attack(
         once.ended = len(known)
 
         def done(session: Session, ended: Result | Exception) -> None:
-            criterion = session.watching[0]
+            criterion = session.criteria.step_criteria[0]
             assert isinstance(criterion, Misclassified)
             under_way.pop(criterion.index)
             _keep(result, criterion, str(ended) if isinstance(ended, Exception) else None)
@@ -293,7 +291,7 @@ def _method(method: str | Method | None) -> Method:
 
 def _refusal(method: Method) -> str | None:
     """Return why a method cannot work with values alone; None if it can."""
-    return method.needs.refusal(method.name, Deterministic(len))
+    return method.needs.unsupported(method.name, Deterministic(len))
 
 
 def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[np.floating]:

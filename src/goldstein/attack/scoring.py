@@ -59,7 +59,7 @@ class Scoring:
 
     def __call__(self, parts: Sequence[Part]) -> list[Answer | Exception]:
         """Answer the parts of a batch; scores that are not finite are the end of their image."""
-        criteria: list[Any] = [part.session.watching[0] for part in parts]
+        criteria: list[Any] = [part.session.criteria.step_criteria[0] for part in parts]
         sizes = [part.last - part.first for part in parts]
         images = [part.query.points.dtype == np.float32 for part in parts]  # which a criterion asks for
         asked = [_rows(*each) for each in zip(parts, criteria, images, strict=True)]
@@ -102,7 +102,7 @@ class Scoring:
         answers: list[Answer | Exception] = []
         for k, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             if not (fine or np.isfinite(raw[start:end]).all()):
-                spent = parts[k].session.counted
+                spent = parts[k].session.facts.counted
                 when = f"after {spent} queries" if spent else "for the original image"
                 answers.append(ValueError(f"The model returned scores that are not finite, {when}."))
                 continue

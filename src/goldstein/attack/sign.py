@@ -173,10 +173,10 @@ class SignAveraging(ZerothOrder):
             return None
         if math.isnan(state.best):
             corner = ball.corner(state.origin, state.dual)
-            return Query(corner[None], memory=Batch(state.dual, 1, "start"), fresh=True)
+            return Query(corner[None], aux=Batch(state.dual, 1, "start"), fresh=True)
         if state.joint is not None:
             corner = ball.corner(state.origin, state.joint)
-            return Query(corner[None], memory=Batch(state.joint, 1, "joint"), fresh=True)
+            return Query(corner[None], aux=Batch(state.joint, 1, "joint"), fresh=True)
         tiles = ball.tiles
         place = state.place
         assert tiles is not None
@@ -187,13 +187,13 @@ class SignAveraging(ZerothOrder):
         points[:] = base
         pixels, entries = tiles.entries(place, stop)
         points.ravel()[entries] = state.opposite[pixels]
-        return Query(points, memory=Batch(state.dual, 1, "tiles"), fresh=True)
+        return Query(points, aux=Batch(state.dual, 1, "tiles"), fresh=True)
 
     def tell(self, state: SignState, context: Context, query: Query, values: Array) -> Step:
         ball = self._ball(context)
         left = state.x
         dual = state.dual
-        purpose = query.memory.purpose
+        purpose = query.aux.purpose
         if purpose == "estimate":
             reading = self._read(state, context, query, values)
             if not reading.empty:
@@ -201,7 +201,7 @@ class SignAveraging(ZerothOrder):
         elif purpose == "tiles":
             _turn(state, ball, values)
         elif math.isnan(state.best) or values[0] < state.best:  # the start, or lower than the best tile alone
-            state.dual = query.memory.w
+            state.dual = query.aux.w
             state.best = float(values[0])
         if purpose == "joint":
             state.joint = None
@@ -209,12 +209,12 @@ class SignAveraging(ZerothOrder):
         if state.dual is not dual or not _searching(state, ball):
             self._move(state, context, ball)
         state.nit += 1
-        return self._told(state, left) if state.directions else state.step(left)
+        return self._make_step(state, left) if state.n_estimates else state.make_step(left)
 
     def _average(self, state: SignState, estimate: Array) -> None:
-        state.norm = float(np.linalg.norm(estimate))
-        if state.norm > 0:
-            state.dual = state.dual + estimate / state.norm
+        state.grad_norm = float(np.linalg.norm(estimate))
+        if state.grad_norm > 0:
+            state.dual = state.dual + estimate / state.grad_norm
         state.averaged += 1
 
     def _move(self, state: SignState, context: Context, ball: Ball) -> None:
@@ -232,7 +232,7 @@ class SignAveraging(ZerothOrder):
             norm = float(np.linalg.norm(dual)) or 1.0
             move = length * np.sqrt(dual.size) / norm * dual
         state.x = context.projected(origin - move, 0.0)
-        state.size = length
+        state.step_size = length
 
     def _draw(self, state: SignState, ball: Ball) -> Draw | None:
         """Return how directions are drawn: constant on tiles until they are released."""

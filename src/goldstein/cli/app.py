@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 import goldstein
-from goldstein.cli import data, journal
+from goldstein.cli import journal
 from goldstein.cli.attack import attack_model
+from goldstein.cli.errors import check_folder, polite
 from goldstein.cli.minimize import minimize_function
 from goldstein.cli.plans import plan
-from goldstein.cli.polite import check_folder, polite
 from goldstein.extras import check_installed
 
 app = typer.Typer(
@@ -83,4 +83,3 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 }
 for _name, _command in COMMANDS.items():
     app.command(name=_name)(polite(_command))
-app.add_typer(data.app, name="data")

@@ -14,8 +14,7 @@ import typer
 
 from goldstein.attack import AttackResult, attack, onnx_model
 from goldstein.attack.sheet import check_suffix
-from goldstein.cli.found import pair
-from goldstein.cli.polite import (
+from goldstein.cli.errors import (
     FAILED,
     FAILING,
     INTERRUPTED,
@@ -26,7 +25,8 @@ from goldstein.cli.polite import (
     is_ours,
     is_terminal,
 )
-from goldstein.cli.shown import show_facts
+from goldstein.cli.parsing import pair
+from goldstein.cli.rendering import show_facts
 from goldstein.extras import needed
 from goldstein.report import Fact
 

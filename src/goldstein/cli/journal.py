@@ -10,19 +10,19 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from goldstein.cli.found import found
-from goldstein.cli.play import Wanted, aside, resume
-from goldstein.cli.polite import FAILED, PAGE, WRONG_USE, check_place, end
-from goldstein.cli.shown import MOST_NUMBERS, print_json, show_facts
+from goldstein.cli.errors import FAILED, PAGE, WRONG_USE, check_place, end
+from goldstein.cli.parsing import found
+from goldstein.cli.rendering import MOST_NUMBERS, print_json, show_facts
+from goldstein.cli.runner import Wanted, aside, resume
 from goldstein.extras import needed
 from goldstein.minimize import minimize
-from goldstein.report import Account, Fact, write
-from goldstein.report.account import numbers
+from goldstein.report import Fact, Summary, write
 from goldstein.report.chart import Chart, Line
-from goldstein.run.call import made_again
+from goldstein.report.summary import numbers
 from goldstein.run.inspection import Inspection, inspect, stages_in, total_limits
 from goldstein.run.progress import lasting
 from goldstein.run.records import DamagedError
+from goldstein.run.spec import arguments_of
 
 WIDTH = 64  # columns of the curve
 HEIGHT = 8  # and its lines
@@ -109,7 +109,7 @@ def _call(path: Path, fun: Any) -> dict[str, Any]:
         stages = stages_in(path)
         if not stages:
             raise ValueError("no run was begun in it")
-        return {**made_again(stages[0].header.get("call"), fun), **total_limits(stages)}
+        return {**arguments_of(stages[0].header.get("call"), fun), **total_limits(stages)}
     except DamagedError:
         raise
     except ValueError as error:
@@ -157,7 +157,7 @@ def _said(seen: Inspection) -> dict[str, str]:
     return said
 
 
-def _account(seen: Inspection) -> Account:
+def _account(seen: Inspection) -> Summary:
     """Return what there is to tell of a run that is in a journal."""
     said = _said(seen)
     about = {name: said.pop(name) for name in ("versions", *seen.settings) if name in said}
@@ -166,7 +166,7 @@ def _account(seen: Inspection) -> Account:
     name = "mean of the values since the point before" if seen.noisy else "lowest value so far"
     words = f"{len(values)} points" + (f", from {values[0]:.4g} to {values[-1]:.4g}." if values.size else ".")
     again = resume(seen.path)
-    return Account(
+    return Summary(
         title=f"The run in {seen.path}",
         headline=f"{'mean of late' if seen.noisy else 'best so far'}: {seen.best:.6g}",
         facts=[Fact(*line) for line in said.items()],
@@ -176,7 +176,7 @@ def _account(seen: Inspection) -> Account:
         charts=[Chart(name, words, [Line(made, values, name)])],
         settings=[Fact(name, about[name]) for name in seen.settings if name in about],
         versions=[Fact(*line) for line in seen.versions.items()],
-        onwards=[("Go on where it was; no value in the journal is asked for again:", again)],
+        next_steps=[("Go on where it was; no value in the journal is asked for again:", again)],
     )
 
 

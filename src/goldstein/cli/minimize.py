@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from goldstein.arguments import signature, takes
-from goldstein.cli.found import box, exceptions, found, options, pair, point
-from goldstein.cli.play import Wanted, aside
-from goldstein.cli.polite import WRONG_USE, end
+from goldstein.cli.errors import WRONG_USE, end
+from goldstein.cli.parsing import box, exceptions, found, options, pair, point
+from goldstein.cli.runner import Wanted, aside
 from goldstein.methods.registry import METHODS
 from goldstein.minimize import minimize
 from goldstein.oracle import Deterministic, FiniteSum, Oracle, Seeded

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from goldstein.cli.shown import print_json
+from goldstein.cli.rendering import print_json
 
 INDENT = 24  # of lines that go on
 

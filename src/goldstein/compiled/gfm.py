@@ -6,7 +6,6 @@ import numpy as np
 from numba import njit
 
 from goldstein.compiled.pieces import add, average, draw, norm, pair, pick, step_size
-from goldstein.compiled.tally import DIRECTIONS, NORM, POWER, TALLY, VALUE
 from goldstein.norms import HUGE
 
 
@@ -33,22 +32,22 @@ def gfm(F, args, rng, n, x, mean, count, etas, b, delta, tally):
             plus, minus, finite = pair(F, args, indices[k], x, w, delta * inverse, above, below, tally)
             c = d / (2 * delta) * (plus - minus)  # Definition 6
             if finite and abs(c) < HUGE:
-                tally[POWER] += c * c
+                tally.sum_sq_norm += c * c
                 total += plus + minus
                 late = c * inverse
                 used += 1
         if used:
-            tally[DIRECTIONS] += used
-            tally[VALUE] = total / (2 * used)
+            tally.n_estimates += used
+            tally.value = total / (2 * used)
             if b == 1:
                 late *= -step_size(etas[t], c * c, tally)  # Alg. 1, line 3, done when the next direction is drawn
-                tally[NORM] = abs(c)
+                tally.grad_norm = abs(c)
             else:
                 add(g, late, w)
                 late = 0.0
-                if t == etas.size - 1 or tally.size > TALLY:
-                    tally[NORM] = norm(g) / used
-                step = step_size(etas[t], tally[NORM] ** 2, tally) / used
+                if t == etas.size - 1 or tally.calibrated:
+                    tally.grad_norm = norm(g) / used
+                step = step_size(etas[t], tally.grad_norm**2, tally) / used
                 for j in range(d):
                     x[j] -= step * g[j]  # Alg. 1, line 3
                     g[j] = 0.0

@@ -6,7 +6,6 @@ import numpy as np
 from numba import njit
 
 from goldstein.compiled.pieces import add, average, draw, norm, pair, pick, step_size
-from goldstein.compiled.tally import CHANGE, CORRECTIONS, DIRECTIONS, LEVEL, NORM, POWER, TALLY, VALUE
 from goldstein.norms import HUGE
 
 
@@ -66,11 +65,11 @@ def gfm_plus(
                 used += 1
         if used:
             add(g, late, w)
-            tally[POWER] += power
-            tally[DIRECTIONS] += used
-            tally[VALUE] = total / (2 * used)
+            tally.sum_sq_norm += power
+            tally.n_estimates += used
+            tally.value = total / (2 * used)
             share, squared = 1.0 / used, 0.0
-            if tally.size > TALLY:
+            if tally.calibrated:
                 for j in range(d):
                     squared += (share * g[j] + (0.0 if restart else v[j])) ** 2
             eta = step_size(etas[t], squared, tally)
@@ -81,9 +80,9 @@ def gfm_plus(
                     x[j] -= eta * v[j]  # Alg. 2, line 10
                     g[j] = 0.0
             else:
-                tally[CHANGE] += change
-                tally[LEVEL] += power
-                tally[CORRECTIONS] += used
+                tally.change += change
+                tally.level += power
+                tally.corrections += used
                 for j in range(d):
                     v[j] += share * g[j]  # Alg. 2, line 8
                     x_prev[j] = x[j]
@@ -92,5 +91,5 @@ def gfm_plus(
             age = (age + 1) % m
         else:
             break
-    tally[NORM] = norm(v)
+    tally.grad_norm = norm(v)
     return age, done

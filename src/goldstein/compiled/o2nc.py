@@ -6,18 +6,14 @@ import numpy as np
 from numba import njit
 
 from goldstein.compiled.pieces import draw, norm, pair, pick
-from goldstein.compiled.tally import DIRECTIONS, NORM, POWER, VALUE
 from goldstein.norms import HUGE
-
-# What `zo_o2nc` carries along besides arrays; the order of its memory.
-DONE, SQUARES, BLOCK_NORM, PLAYED = range(4)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def zo_o2nc(
-    F, args, rng, n, steps, b, rho, radius, length, eta, x, position, displacement, points, gradients, memory, tally
+    F, args, rng, n, steps, b, rho, radius, length, eta, x, position, displacement, points, gradients, state, tally
 ):
-    """Do `steps` iterations of ZO-O2NC; change the arrays, the memory and the tally in place.
+    """Do `steps` iterations of ZO-O2NC; change the arrays and the records in place.
 
     It draws in the order of the plain path: the place on the segment, then all b indices, then b × d normals.
     """
@@ -39,23 +35,23 @@ def zo_o2nc(
             plus, minus, finite = pair(F, args, indices[i], z, w, rho * inverse, above, below, tally)
             c = d / (2 * rho) * (plus - minus)  # Definition 6
             if finite and abs(c) < HUGE:
-                tally[POWER] += c * c
+                tally.sum_sq_norm += c * c
                 used += 1
                 total += plus + minus
                 late = c * inverse
         if used == 0:
             continue
-        tally[DIRECTIONS] += used
-        tally[VALUE] = total / (2 * used)
+        tally.n_estimates += used
+        tally.value = total / (2 * used)
         squared = 0.0
         for j in range(d):
             g[j] = (g[j] + late * w[j]) / used
             position[j] = reached[j]
             squared += g[j] * g[j]
-        memory[SQUARES] += squared
+        state.squares += squared
         step = eta
         if eta < 0:  # AdaGrad-norm
-            step = np.sqrt(2.0) * radius / np.sqrt(memory[SQUARES]) if memory[SQUARES] > 0 else 0.0
+            step = np.sqrt(2.0) * radius / np.sqrt(state.squares) if state.squares > 0 else 0.0
         for j in range(d):
             displacement[j] -= step * g[j]
             points[j] += z[j]
@@ -64,11 +60,13 @@ def zo_o2nc(
         play = norm(displacement)
         if play > radius:
             displacement *= radius / play
-        memory[DONE] += 1
-        memory[PLAYED], tally[NORM] = step, np.sqrt(squared)
-        if memory[DONE] == length:  # restart the learner; the mean of the block's points is the answer so far
-            memory[BLOCK_NORM] = norm(gradients) / length
+        state.done += 1
+        state.step_size = step
+        tally.grad_norm = np.sqrt(squared)
+        if state.done == length:  # restart the learner; the mean of the block's points is the answer so far
+            state.block_norm = norm(gradients) / length
             for j in range(d):
                 x[j] = points[j] / length
                 displacement[j] = points[j] = gradients[j] = 0.0
-            memory[DONE] = memory[SQUARES] = 0.0
+            state.done = 0
+            state.squares = 0.0

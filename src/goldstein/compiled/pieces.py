@@ -12,22 +12,7 @@ from numba import njit, types
 from numba.extending import overload
 from numba.np.random.random_methods import buffered_bounded_lemire_uint32
 
-from goldstein.compiled.tally import (
-    DOUBLES,
-    ETA,
-    FAILED,
-    FINITE,
-    LOWEST,
-    MAGNITUDE,
-    SINGLES,
-    SPAN,
-    SQUARE,
-    SQUARES_SEEN,
-    SQUARES_SUM,
-    TALLY,
-    TOTAL,
-)
-from goldstein.oracle.tally import SHORT_BITS
+from goldstein.oracle.stats import SHORT_BITS
 
 
 def call(F, q, i, args):
@@ -44,26 +29,26 @@ def _call(F, q, i, args):
 
 @njit
 def gauge(tally, value):
-    """Take note whether a value fits into float32, and whether that tells anything; see `oracle.tally.evidence`."""
+    """Take note whether a value fits into float32, and whether that tells anything; see `oracle.stats.evidence`."""
     if np.float64(np.float32(value)) != value:
-        tally[DOUBLES] += 1
+        tally.double += 1
     elif value != np.floor(value):
         mantissa = math.frexp(value)[0] * 2.0**SHORT_BITS
         if mantissa != np.floor(mantissa):
-            tally[SINGLES] += 1
+            tally.single += 1
 
 
 @njit(inline="always")
 def count_value(tally, value):
     """Count a value; return whether it is finite."""
     if not np.isfinite(value):
-        tally[FAILED] += 1
+        tally.failed += 1
         return False
-    tally[FINITE] += 1
-    tally[TOTAL] += value
-    tally[MAGNITUDE] += abs(value)
-    tally[LOWEST] = min(tally[LOWEST], value)
-    if tally[DOUBLES] == 0:
+    tally.finite += 1
+    tally.total += value
+    tally.magnitude += abs(value)
+    tally.lowest = min(tally.lowest, value)
+    if tally.double == 0:
         gauge(tally, value)
     return True
 
@@ -109,12 +94,12 @@ def _pair(F, args, i, x, w, radius, above, below, tally):
         plus = call(F, above, i, args)
         minus = call(F, below, i, args)
         if np.isfinite(plus) and np.isfinite(minus):
-            tally[FINITE] += 2
-            tally[TOTAL] += plus + minus
-            tally[MAGNITUDE] += abs(plus) + abs(minus)
-            if plus < tally[LOWEST] or minus < tally[LOWEST]:
-                tally[LOWEST] = min(plus, minus)
-            if tally[DOUBLES] == 0:
+            tally.finite += 2
+            tally.total += plus + minus
+            tally.magnitude += abs(plus) + abs(minus)
+            if plus < tally.lowest or minus < tally.lowest:
+                tally.lowest = min(plus, minus)
+            if tally.double == 0:
                 gauge(tally, plus)
                 gauge(tally, minus)
             return plus, minus, True
@@ -152,11 +137,11 @@ def norm(v):
 @njit(inline="always")
 def step_size(eta, squared, tally):
     """Return the step: eta, and with `Calibrated` eta over the root of the mean of ‖v‖² so far."""
-    if tally.size == TALLY:
+    if not tally.calibrated:
         return eta
-    tally[SQUARES_SEEN] += 1
-    tally[SQUARES_SUM] += squared
-    tally[SQUARE] += (squared - tally[SQUARE]) / min(tally[SPAN], tally[SQUARES_SEEN])
-    scale = max(tally[SQUARE], 0.01 * tally[SQUARES_SUM] / tally[SQUARES_SEEN])
-    tally[ETA] = eta / np.sqrt(scale) if scale > 0 else 0.0
-    return tally[ETA]
+    tally.count += 1
+    tally.sum += squared
+    tally.mean += (squared - tally.mean) / min(tally.span, tally.count)
+    scale = max(tally.mean, 0.01 * tally.sum / tally.count)
+    tally.eta = eta / np.sqrt(scale) if scale > 0 else 0.0
+    return tally.eta

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 from numba import njit
 from numba.extending import overload
 
 from goldstein.compiled.pieces import average, call, count_value
-from goldstein.compiled.tally import DOUBLES, SINGLES
 from goldstein.norms import HUGE
-from goldstein.oracle.tally import DOUBLE, SINGLE
+from goldstein.oracle.stats import DOUBLE, SINGLE
 
-# What a run carries along besides arrays; the order of its memory.
-POWER, DIRECTIONS, ACTIVE, MAGNITUDE, DROWNED, SINGLE_SEEN, DOUBLE_SEEN, NFEV, NIT, VALUE, LENGTH, PLACE = range(12)
-NOW, WALK = 12, 13  # R, and the sum of squared steps
-# What it is told: the order of its settings.
-GROWTH, STEP, DECAY, TOLERANCE, EVALS, ITERATIONS, SHORTEST, LONGEST, PRECISION, SHORT_VALUES, ZERO, NEXT = range(12)
-SPIKE, USUAL, REUSED = 12, 13, 14
+Intervals = namedtuple("Intervals", ["low", "high", "left", "right"])  # ends, and v there
+Closed = namedtuple("Closed", ["low", "high", "difference"])
+
+inlined = njit(inline="always", error_model="numpy")
 
 
 def evaluate(F, args, i, x, top, reached, count, point, values):
@@ -40,63 +39,6 @@ def _evaluate(F, args, i, x, top, reached, count, point, values):
             values[k] = call(F, point, i, args)
 
     return level
-
-
-@njit(inline="always")
-def difference_step(d, roundoff, settings, memory):
-    """Return h: the one given, a small part of R, or as much as the rounding errors of the values ask for."""
-    if settings[STEP] > 0:
-        return settings[STEP]
-    if memory[ACTIVE] == 0:
-        return settings[SHORTEST]
-    level = memory[MAGNITUDE] / memory[DIRECTIONS]
-    scale = np.sqrt(memory[POWER] / memory[ACTIVE])
-    needed = settings[PRECISION] * np.sqrt(float(d)) * roundoff * level / scale
-    return max(settings[SHORTEST], min(needed, settings[LONGEST]))
-
-
-@njit(inline="always")
-def share(nfev, nit, settings):
-    """Return the share of the run that is over after so many evaluations and iterations."""
-    return min(max(nfev / settings[EVALS], nit / settings[ITERATIONS]), 1.0)
-
-
-@njit
-def within_cap(affordable, opened, low, high, left, right, closed, low_shut, high_shut, shut):
-    """Keep the `affordable` of the `opened` intervals whose ends differ most, the first among equals; shut the others.
-
-    Return how many are shut then.
-    """
-    order = np.argsort(-np.abs(right[:opened] - left[:opened]), kind="mergesort")
-    keep = np.zeros(opened, np.bool_)
-    keep[order[:affordable]] = True
-    kept = 0
-    for i in range(opened):
-        if keep[i]:
-            low[kept], high[kept], left[kept], right[kept] = low[i], high[i], left[i], right[i]
-            kept += 1
-        else:
-            low_shut[closed], high_shut[closed], shut[closed] = low[i], high[i], right[i] - left[i]
-            closed += 1
-    return closed
-
-
-@njit(inline="always")
-def sum_of_squares(v):
-    """Return ‖v‖², summed in order."""
-    squared = 0.0
-    for j in range(v.size):
-        squared += v[j] * v[j]
-    return squared
-
-
-@njit(inline="always")
-def distance(x, origin):
-    """Return ‖x − origin‖², summed in order."""
-    squared = 0.0
-    for j in range(x.size):
-        squared += (x[j] - origin[j]) * (x[j] - origin[j])
-    return squared
 
 
 @njit
@@ -125,6 +67,232 @@ def random_order(rng, order):
         order[place] = i
 
 
+@inlined
+def draw_batch(rng, n, order, state, indices, resample, units):
+    """Draw the components of a batch, then the steps of the walks that are not used again."""
+    if n > 0:
+        for k in range(indices.size):
+            if state.place == n:
+                random_order(rng, order)
+                state.place = 0
+            indices[k] = order[state.place]
+            state.place += 1
+    for k in range(resample.size):
+        if resample[k]:
+            for j in range(units.shape[1]):
+                u = 2.0 * rng.random()
+                units[k, j] = u - 0.5 if u >= 1.0 else -0.5 - u
+
+
+@inlined
+def value_roundoff(settings, state, tally):
+    """Return the relative rounding error of the values, as they show."""
+    coarse = state.double + tally.double == 0
+    coarse = coarse and state.single + tally.single >= settings.short_values
+    return SINGLE if coarse else DOUBLE
+
+
+@inlined
+def gradient_scale(state):
+    """Return the root mean square of ‖g‖ over the components that were not flat; 0 before there is one."""
+    return np.sqrt(state.sum_sq_norm / state.n_active) if state.n_active > 0 else 0.0
+
+
+@inlined
+def difference_step(d, roundoff, scale, settings, state):
+    """Return h: the one given, a small part of R, or as much as the rounding errors of the values ask for."""
+    if settings.fd_step > 0:
+        return settings.fd_step
+    if scale == 0:
+        return settings.min_fd_step
+    level = state.magnitude / state.n_estimates
+    needed = settings.roundoff_factor * np.sqrt(float(d)) * roundoff * level / scale
+    return max(settings.min_fd_step, min(needed, settings.max_fd_step))
+
+
+@inlined
+def set_ends(x, unit, h, closest, top, step):
+    """Write where a walk ends, and its steps as they are after rounding."""
+    for j in range(x.size):
+        least = closest * abs(x[j])
+        top[j] = x[j] + unit[j] * (h if h > least else least)
+        step[j] = top[j] - x[j]
+
+
+@inlined
+def select(m, rounding, tolerance, level, inner, closed, n_closed):
+    """Copy the intervals that have to be opened to `inner`, close the others; return how many of each there are."""
+    opened = 0
+    for i in range(m):  # no branch that a processor could guess wrong: what is not kept is written over
+        difference = level.right[i] - level.left[i]
+        size = abs(difference)
+        differs = size > rounding
+        keep = differs & (size > tolerance) & (level.high[i] - level.low[i] > 1)
+        inner.low[opened] = level.low[i]
+        inner.high[opened] = level.high[i]
+        inner.left[opened] = level.left[i]
+        inner.right[opened] = level.right[i]
+        opened += keep
+        closed.low[n_closed] = level.low[i]
+        closed.high[n_closed] = level.high[i]
+        closed.difference[n_closed] = difference
+        n_closed += differs ^ keep
+    return opened, n_closed
+
+
+@njit
+def close_small(affordable, opened, inner, closed, n_closed):
+    """Keep the `affordable` of the open intervals whose ends differ most, the first among equals; close the others.
+
+    Return how many are closed then.
+    """
+    order = np.argsort(-np.abs(inner.right[:opened] - inner.left[:opened]), kind="mergesort")
+    keep = np.zeros(opened, np.bool_)
+    keep[order[:affordable]] = True
+    kept = 0
+    for i in range(opened):
+        if keep[i]:
+            inner.low[kept] = inner.low[i]
+            inner.high[kept] = inner.high[i]
+            inner.left[kept] = inner.left[i]
+            inner.right[kept] = inner.right[i]
+            kept += 1
+        else:
+            closed.low[n_closed] = inner.low[i]
+            closed.high[n_closed] = inner.high[i]
+            closed.difference[n_closed] = inner.right[i] - inner.left[i]
+            n_closed += 1
+    return n_closed
+
+
+@inlined
+def halve(opened, inner, middle, values, level, tally):
+    """Write both halves of the open intervals to `level`; return whether all values in the middle are finite."""
+    usable = True
+    for i in range(opened):
+        v = values[i]
+        usable &= count_value(tally, v)
+        level.low[2 * i] = inner.low[i]
+        level.high[2 * i] = middle[i]
+        level.left[2 * i] = inner.left[i]
+        level.right[2 * i] = v
+        level.low[2 * i + 1] = middle[i]
+        level.high[2 * i + 1] = inner.high[i]
+        level.left[2 * i + 1] = v
+        level.right[2 * i + 1] = inner.right[i]
+    return usable
+
+
+@inlined
+def estimate(n_closed, closed, step, g):
+    """Write the gradient of a walk; return ‖g‖² and max |g_j|."""
+    g[:] = 0.0
+    for i in range(n_closed):
+        for j in range(closed.low[i], closed.high[i]):
+            g[j] = closed.difference[i] / step[j]
+    largest = 0.0
+    for j in range(g.size):
+        largest = max(largest, abs(g[j]))
+    return sum_of_squares(g), largest
+
+
+@inlined
+def add_estimate(batch, total, g, length, clip, n_closed):
+    """Clip the gradient of a walk and add it to the batch."""
+    if length > clip:
+        for j in range(g.size):
+            g[j] *= clip / length
+        length = clip
+    batch.sum_sq_norm += length * length
+    if n_closed:
+        if not batch.changed:
+            total[:] = 0.0
+        batch.changed = 1
+        for j in range(g.size):
+            total[j] += g[j]
+
+
+@inlined
+def sum_of_squares(v):
+    """Return ‖v‖², summed in order."""
+    squared = 0.0
+    for j in range(v.size):
+        squared += v[j] * v[j]
+    return squared
+
+
+@inlined
+def distance(x, origin):
+    """Return ‖x − origin‖², summed in order."""
+    squared = 0.0
+    for j in range(x.size):
+        squared += (x[j] - origin[j]) * (x[j] - origin[j])
+    return squared
+
+
+@inlined
+def share(nfev, nit, settings):
+    """Return the share of the run that is over."""
+    return min(max(nfev / settings.evals, nit / settings.iterations), 1.0)
+
+
+@inlined
+def step_length(nfev_before, nfev, settings, state):
+    """Return R (1 − u)^decay √u at the middle of the batch."""
+    length = state.radius
+    if settings.decay > 0:
+        before = share(nfev_before, state.nit - 1, settings)
+        u = 0.5 * (before + share(nfev, state.nit, settings))
+        rest = 1.0 - u
+        length *= rest if settings.decay == 1 else rest**settings.decay
+        length *= np.sqrt(u)
+    return length
+
+
+@inlined
+def update(length, batch, total, squares, g, x, step):
+    """Take the step of diagonal AdaGrad."""
+    for j in range(x.size):
+        slope = total[j] / batch.count
+        squares[j] += slope * slope
+        g[j] = slope
+        before = x[j]
+        ahead = before - length * (slope / np.sqrt(squares[j]))
+        x[j] = ahead if squares[j] > 0 else before
+        step[j] = x[j] - before
+
+
+@inlined
+def grow(net, moving, settings, state):
+    """Let R grow with the distance travelled; `net` is its square, the random walk of the steps taken off."""
+    if net > 0:
+        travelled = settings.growth * np.sqrt(net / moving)
+        state.radius = max(state.radius, min(travelled, 2 * state.radius))
+
+
+@inlined
+def add_batch(state, batch):
+    """Add the sums of a batch to those of the run."""
+    state.sum_sq_norm += batch.sum_sq_norm
+    state.n_estimates += batch.count
+    state.n_active += batch.n_active
+    state.magnitude += batch.magnitude
+    state.below_roundoff += batch.below_roundoff
+    state.value = batch.value / batch.count
+
+
+@inlined
+def clear(batch):
+    """Set a batch to zero."""
+    batch.sum_sq_norm = 0.0
+    batch.magnitude = 0.0
+    batch.value = 0.0
+    batch.count = 0
+    batch.n_active = 0
+    batch.below_roundoff = 0
+    batch.changed = 0
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def sift(
     F,
@@ -135,18 +303,20 @@ def sift(
     mean,
     count,
     iterations,
-    most,
-    cap,
+    max_cost,
+    max_evals_per_sample,
     soft,
     limit,
     origin,
     squares,
     g,
     units,
-    stale,
+    resample,
     order,
+    nfev,
     settings,
-    memory,
+    state,
+    batch,
     tally,
 ):
     """Do `iterations` iterations, or fewer; return how many, and how many values they took.
@@ -154,161 +324,88 @@ def sift(
     They end as soon as `soft` values are made, and before `limit` could be exceeded.
 
     It draws in the order of the plain path: the random order of the components when the last one is exhausted, then
-    the steps of the walks that are not used again. Changes x, mean, the arrays after `limit`, and the tally in place.
+    the steps of the walks that are not used again. Changes x, mean, the arrays after `limit`, and the records in place.
     """
     d = x.size
-    b = stale.size
+    b = resample.size
     top, step, point, row, total = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    low, high = np.empty(d + 1, np.int64), np.empty(d + 1, np.int64)
-    left, right = np.empty(d + 1), np.empty(d + 1)
-    low_in, high_in = np.empty(d + 1, np.int64), np.empty(d + 1, np.int64)
-    left_in, right_in = np.empty(d + 1), np.empty(d + 1)
+    level = Intervals(np.empty(d + 1, np.int64), np.empty(d + 1, np.int64), np.empty(d + 1), np.empty(d + 1))
+    inner = Intervals(np.empty(d + 1, np.int64), np.empty(d + 1, np.int64), np.empty(d + 1), np.empty(d + 1))
+    closed = Closed(np.empty(d + 1, np.int64), np.empty(d + 1, np.int64), np.empty(d + 1))
     middle, values = np.empty(d + 1, np.int64), np.empty(d + 1)
-    low_shut, high_shut, shut = np.empty(d + 1, np.int64), np.empty(d + 1, np.int64), np.empty(d + 1)
     away = distance(x, origin)
     moving = np.count_nonzero(squares)
     indices = np.zeros(b, np.int64)
-    closest = settings[NEXT]
     used = 0
     done = 0
-    while done < iterations and used < soft and used + b * most <= limit:
+    while done < iterations and used < soft and used + b * max_cost <= limit:
         average(mean, count + done + 1, x)
-        for k in range(b if n > 0 else 0):
-            if memory[PLACE] == n:
-                random_order(rng, order)
-                memory[PLACE] = 0
-            indices[k] = order[int(memory[PLACE])]
-            memory[PLACE] += 1
+        draw_batch(rng, n, order, state, indices, resample, units)
+        scale = gradient_scale(state)
+        roundoff = value_roundoff(settings, state, tally)
+        h = difference_step(d, roundoff, scale, settings, state)
+        tolerance = settings.tolerance * h * scale
+        clip = settings.clip_factor * scale if state.n_active >= settings.clip_after else np.inf
+        nfev_before = nfev + used
+        clear(batch)
         for k in range(b):
-            if stale[k]:
-                for j in range(d):
-                    u = 2.0 * rng.random()
-                    units[k, j] = u - 0.5 if u >= 1.0 else -0.5 - u
-        coarse = memory[DOUBLE_SEEN] + tally[DOUBLES] == 0
-        coarse = coarse and memory[SINGLE_SEEN] + tally[SINGLES] >= settings[SHORT_VALUES]
-        roundoff = SINGLE if coarse else DOUBLE
-        h = difference_step(d, roundoff, settings, memory)
-        tolerance = 0.0
-        if memory[ACTIVE] > 0:
-            tolerance = settings[TOLERANCE] * h * np.sqrt(memory[POWER] / memory[ACTIVE])
-        usual = np.inf
-        if memory[ACTIVE] >= settings[USUAL]:
-            usual = settings[SPIKE] * np.sqrt(memory[POWER] / memory[ACTIVE])
-        began = memory[NFEV] + used
-        usable_walks, power, magnitude, value, active, drowned, changed = 0, 0.0, 0.0, 0.0, 0, 0, False
-        for k in range(b):
-            for j in range(d):
-                least = closest * abs(x[j])
-                top[j] = x[j] + units[k, j] * (h if h > least else least)
-                step[j] = top[j] - x[j]
-            middle[0], middle[1] = 0, d
+            set_ends(x, units[k], h, settings.next, top, step)
+            middle[0] = 0
+            middle[1] = d
             evaluate(F, args, indices[k], x, top, middle, 2, point, values)
-            first, last = values[0], values[1]
-            asked = 2
+            first = values[0]
+            last = values[1]
             usable = count_value(tally, first)
             usable &= count_value(tally, last)
-            rounding = settings[ZERO] * roundoff * abs(first)
-            ends = abs(last - first)
-            low[0], high[0], left[0], right[0] = 0, d, first, last
+            rounding = settings.zero * roundoff * abs(first)
+            level.low[0] = 0
+            level.high[0] = d
+            level.left[0] = first
+            level.right[0] = last
+            n_values = 2
+            n_closed = 0
             m = 1
-            closed = 0
             while usable:
-                opened = 0
-                for i in range(m):  # no branch that a processor could guess wrong: what is not kept is written over
-                    difference = right[i] - left[i]
-                    size = abs(difference)
-                    differs = size > rounding
-                    keep = differs & (size > tolerance) & (high[i] - low[i] > 1)
-                    low_in[opened], high_in[opened] = low[i], high[i]
-                    left_in[opened], right_in[opened] = left[i], right[i]
-                    opened += keep
-                    low_shut[closed], high_shut[closed], shut[closed] = low[i], high[i], difference
-                    closed += differs ^ keep
-                if asked + opened > cap:
-                    inner = (low_in, high_in, left_in, right_in)
-                    closed = within_cap(cap - asked, opened, *inner, closed, low_shut, high_shut, shut)
-                    opened = cap - asked
+                opened, n_closed = select(m, rounding, tolerance, level, inner, closed, n_closed)
+                affordable = max_evals_per_sample - n_values
+                if opened > affordable:
+                    n_closed = close_small(affordable, opened, inner, closed, n_closed)
+                    opened = affordable
                 if opened == 0:
                     break
                 for i in range(opened):
-                    middle[i] = (low_in[i] + high_in[i]) // 2
+                    middle[i] = (inner.low[i] + inner.high[i]) // 2
                 evaluate(F, args, indices[k], x, top, middle, opened, point, values)
-                for i in range(opened):
-                    v = values[i]
-                    usable &= count_value(tally, v)
-                    low[2 * i], high[2 * i], left[2 * i], right[2 * i] = low_in[i], middle[i], left_in[i], v
-                    low[2 * i + 1], high[2 * i + 1] = middle[i], high_in[i]
-                    left[2 * i + 1], right[2 * i + 1] = v, right_in[i]
-                asked += opened
+                usable &= halve(opened, inner, middle, values, level, tally)
+                n_values += opened
                 m = 2 * opened
-            used += asked
+            used += n_values
             squared = 0.0
-            if closed:
-                row[:] = 0.0
-                for i in range(closed):
-                    for j in range(low_shut[i], high_shut[i]):
-                        row[j] = shut[i] / step[j]
-                largest = 0.0
-                for j in range(d):
-                    largest = max(largest, abs(row[j]))
+            if n_closed:
+                squared, largest = estimate(n_closed, closed, step, row)
                 usable &= largest < HUGE
-                squared = sum_of_squares(row)
-            flat = squared == 0 if d == 1 else asked == 2
-            stale[k] = not (n > 0 and usable and flat and (memory[NIT] + 1) % settings[REUSED])
-            if not usable:
-                continue
-            usable_walks += 1
-            length = np.sqrt(squared)
-            if length > usual:
-                for j in range(d):
-                    row[j] *= usual / length
-                length = usual
-            power += length * length
-            magnitude += abs(first)
-            value += first
-            active += not flat
-            drowned += 0 < ends <= rounding
-            if closed:
-                if not changed:
-                    total[:] = 0.0
-                changed = True
-                for j in range(d):
-                    total[j] += row[j]
+            flat = squared == 0 if d == 1 else n_values == 2
+            resample[k] = not (n > 0 and usable and flat and (state.nit + 1) % settings.reuse_period)
+            if usable:
+                add_estimate(batch, total, row, np.sqrt(squared), clip, n_closed)
+                batch.count += 1
+                batch.magnitude += abs(first)
+                batch.value += first
+                batch.n_active += not flat
+                batch.below_roundoff += 0 < abs(last - first) <= rounding
         done += 1
-        memory[NIT] += 1
-        if usable_walks == 0:
+        state.nit += 1
+        if batch.count == 0:
             continue
-        memory[POWER] += power
-        memory[DIRECTIONS] += usable_walks
-        memory[ACTIVE] += active
-        memory[MAGNITUDE] += magnitude
-        memory[DROWNED] += drowned
-        memory[VALUE] = value / usable_walks
-        length = memory[NOW]
-        if settings[DECAY] > 0:
-            before = share(began, memory[NIT] - 1, settings)
-            u = 0.5 * (before + share(memory[NFEV] + used, memory[NIT], settings))
-            rest = 1.0 - u
-            length *= rest if settings[DECAY] == 1 else rest ** settings[DECAY]
-            length *= np.sqrt(u)
-        memory[LENGTH] = length
+        add_batch(state, batch)
+        state.step_size = step_length(nfev_before, nfev + used, settings, state)
         g[:] = 0.0
-        if changed:
-            for j in range(d):
-                slope = total[j] / usable_walks
-                squares[j] += slope * slope
-                g[j] = slope
-                left_at = x[j]
-                ahead = left_at - length * (slope / np.sqrt(squares[j]))
-                x[j] = ahead if squares[j] > 0 else left_at
-                step[j] = x[j] - left_at
-        if settings[GROWTH] > 0:
-            if changed:
-                memory[WALK] += sum_of_squares(step)
+        if batch.changed:
+            update(state.step_size, batch, total, squares, g, x, step)
+        if settings.growth > 0:
+            if batch.changed:
+                state.walk += sum_of_squares(step)
                 away = distance(x, origin)
                 moving = np.count_nonzero(squares)
-            net = away - memory[WALK]
-            if net > 0:
-                travelled = settings[GROWTH] * np.sqrt(net / moving)
-                memory[NOW] = max(memory[NOW], min(travelled, 2 * memory[NOW]))
+            grow(away - state.walk, moving, settings, state)
     return done, used

@@ -5,8 +5,8 @@ The walk goes from y to y + h, one coordinate after another, all with the same �
     v(k) = F(y + Σ_{j<k} h_j e_j; ξ), k = 0, …, d,    g_j = (v(j + 1) − v(j)) / h_j.
 
 v(0) and v(d) are asked first. Where the two ends of an interval agree, nothing inside it changed, and it stays closed;
-where they differ its middle is asked, and both halves go on. It never takes more than d + 1 values, and 2 where the
-component is flat. The levels of the bisections of many ξ are asked together.
+where they differ its middle is asked, and both halves are bisected. It never takes more than d + 1 values, and 2 where
+the component is flat. The levels of the bisections of many ξ are asked together.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def units(rng: np.random.Generator, k: int, d: int) -> Array:
 
 
 def noted_units(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Stream | None]:
-    """Draw as `units` does; return also from where, if that is wanted and can be said."""
+    """Draw as `units` does; return also from where, with `noting` and where that can be said."""
     u, stream = drawn(UNIFORM, rng, k, d, noting)
     return _signed(u), stream
 
@@ -52,7 +52,7 @@ def _signed(u: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What some walks are made from, for whoever makes them again.
+    """What some walks are made from.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Walk(State):
         return h if self.coordinates.size == h.shape[1] else h[:, self.coordinates]
 
     def points(self, which: Whole, reached: Whole) -> Array:
-        """Return the points of these walks with so many coordinates switched on."""
+        """Return the points of these walks with their first `reached` coordinates switched on."""
         base = self.base if len(self.base) == 1 else self.base[which]
         last = self.coordinates.size
         small = np.min_scalar_type(last)  # a mask is made the faster, the shorter the numbers are
@@ -140,6 +140,7 @@ class Walk(State):
         return points
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def walk(y: Array, unit: Array, length: float, bounds: Bounds | None = None) -> Walk:
     """Return the walks from y, shape (1, d) or (k, d), with steps `length` · `unit`, shape (k, d).
 
@@ -177,7 +178,7 @@ class Sift(State):
     tolerance : float
         An interval whose ends differ by no more stays closed, and its coordinates get the random-sign estimate
         (v(hi) − v(lo))/h_j; not where the sign of an h_j in it was forced.
-    cap : int or None
+    max_evals_per_sample : int or None
         Values for one ξ, at most; 2 at least. The intervals whose ends differ most are opened first, and those that
         are left over keep the random-sign estimate.
     roundoff : float
@@ -186,11 +187,11 @@ class Sift(State):
         The estimates so far, in the order of the walk.
     first : ndarray, shape (k,)
         v(0).
-    asked : ndarray, shape (k,)
+    n_values : ndarray, shape (k,)
         Values that each ξ has taken.
     failed : ndarray, shape (k,)
         Walks on which a value failed; nothing more is asked of them.
-    drowned : ndarray, shape (k,)
+    below_roundoff : ndarray, shape (k,)
         Walks whose ends differ, but by no more than rounding.
     steps : ndarray, shape (k, m)
         h, in the order of the walk.
@@ -203,13 +204,13 @@ class Sift(State):
     walk: Walk
     samples: Any
     tolerance: float
-    cap: int | None
+    max_evals_per_sample: int | None
     roundoff: float
     g: Array
     first: Array
-    asked: Whole
+    n_values: Whole
     failed: Mask
-    drowned: Mask
+    below_roundoff: Mask
     steps: Array
     row: Whole
     low: Whole
@@ -217,7 +218,7 @@ class Sift(State):
     left: Array
     right: Array
     answers: Array
-    begun: bool = False
+    started: bool = False
 
     @classmethod
     def of(
@@ -225,26 +226,26 @@ class Sift(State):
         walk: Walk,
         samples: Samples | None = None,
         tolerance: float = 0.0,
-        cap: int | None = None,
+        max_evals_per_sample: int | None = None,
         roundoff: float = DOUBLE,
     ) -> Sift:
         """Return the bisection of `walk` before anything is asked."""
         k = len(walk.top)
-        if cap is not None and cap > walk.coordinates.size:
-            cap = None  # no walk takes more values than that
+        if max_evals_per_sample is not None and max_evals_per_sample > walk.coordinates.size:
+            max_evals_per_sample = None  # no walk takes more values than that
         numbers = np.empty(0)
         none = np.empty(0, np.int64)
         return cls(
             walk,
             samples,
             tolerance,
-            cap,
+            max_evals_per_sample,
             roundoff,
             g=np.zeros((k, walk.coordinates.size)),
             first=np.full(k, np.nan),
-            asked=np.zeros(k, np.int64),
+            n_values=np.zeros(k, np.int64),
             failed=np.zeros(k, np.bool_),
-            drowned=np.zeros(k, np.bool_),
+            below_roundoff=np.zeros(k, np.bool_),
             steps=walk.steps(),
             row=none,
             low=none,
@@ -257,12 +258,12 @@ class Sift(State):
     @property
     def over(self) -> bool:
         """Whether every interval is closed."""
-        return self.begun and not self.row.size
+        return self.started and not self.row.size
 
     @property
     def pending(self) -> int:
         """Values that the present level still takes."""
-        level = self.row.size if self.begun else 2 * len(self.walk.top)
+        level = self.row.size if self.started else 2 * len(self.walk.top)
         return level - self.answers.size
 
     @property
@@ -270,7 +271,7 @@ class Sift(State):
         """Which walks were closed as a whole: their ends agree, or differ by no more than the tolerance."""
         if self.g.shape[1] == 1:
             return np.asarray(self.g[:, 0] == 0)
-        return np.asarray(self.asked == 2)
+        return np.asarray(self.n_values == 2)
 
     def query(self) -> Query:
         """Return what to ask next: a level of the bisection, or as much of it as a query may hold."""
@@ -286,7 +287,7 @@ class Sift(State):
 
     def _level(self) -> tuple[Whole, Whole]:
         """Return the walks of the values of this level, and how many of their coordinates are switched on."""
-        if self.begun:
+        if self.started:
             return self.row, (self.low + self.high) // 2
         k = len(self.walk.top)
         rows = np.arange(k)
@@ -300,23 +301,23 @@ class Sift(State):
         rows, middle = self._level()
         values = self.answers
         self.answers = np.empty(0)
-        self.asked += np.bincount(rows, minlength=self.asked.size)
+        self.n_values += np.bincount(rows, minlength=self.n_values.size)
         finite = np.isfinite(values)
         if not finite.all():
             self.failed[rows[~finite]] = True
-        if self.begun:
-            row = _woven(self.row, self.row)
-            low = _woven(self.low, middle)
-            high = _woven(middle, self.high)
-            left = _woven(self.left, values)
-            right = _woven(values, self.right)
+        if self.started:
+            row = _interleave(self.row, self.row)
+            low = _interleave(self.low, middle)
+            high = _interleave(middle, self.high)
+            left = _interleave(self.left, values)
+            right = _interleave(values, self.right)
         else:
-            self.begun = True
+            self.started = True
             left, right = values.reshape(2, -1)
             self.first = left
             with np.errstate(over="ignore", invalid="ignore"):
                 size = np.abs(right - left)
-            self.drowned = (size > 0) & (size <= ZERO * self.roundoff * np.abs(left))
+            self.below_roundoff = (size > 0) & (size <= ZERO * self.roundoff * np.abs(left))
             row = rows[: left.size]
             low = np.zeros(left.size, np.int64)
             high = middle[left.size :]
@@ -335,28 +336,28 @@ class Sift(State):
         if self.walk.forced is not None:
             small &= self.walk.forced[row, high] == self.walk.forced[row, low]
         opened = differs & ~small & (high - low > 1)
-        if self.cap is not None:
-            opened &= self._affordable(row, size, opened, self.cap)
+        if self.max_evals_per_sample is not None:
+            opened &= self._affordable(row, size, opened, self.max_evals_per_sample)
         self._estimate(row, low, high, difference, np.flatnonzero(differs & ~opened))
-        kept = np.flatnonzero(opened)
-        self.row = row.take(kept)
-        self.low = low.take(kept)
-        self.high = high.take(kept)
-        self.left = left.take(kept)
-        self.right = right.take(kept)
+        rows = np.flatnonzero(opened)
+        self.row = row.take(rows)
+        self.low = low.take(rows)
+        self.high = high.take(rows)
+        self.left = left.take(rows)
+        self.right = right.take(rows)
 
-    def _affordable(self, row: Whole, size: Array, wanted: Mask, cap: int) -> Mask:
-        """Return which intervals the cap leaves values for: those whose ends differ most, the first among equals."""
-        affordable = cap - self.asked
-        if (np.bincount(row[wanted], minlength=affordable.size) <= affordable).all():
+    def _affordable(self, row: Whole, size: Array, candidates: Mask, limit: int) -> Mask:
+        """Return which intervals the limit leaves values for: those whose ends differ most, the first among equals."""
+        affordable = limit - self.n_values
+        if (np.bincount(row[candidates], minlength=affordable.size) <= affordable).all():
             return np.ones(row.size, np.bool_)
-        which = np.flatnonzero(wanted)
+        which = np.flatnonzero(candidates)
         order = which[np.lexsort((which, -size[which], row[which]))]
         owner = row[order]
         rank = np.arange(order.size) - np.searchsorted(owner, owner)
-        kept = np.zeros(row.size, np.bool_)
-        kept[order[rank < affordable[owner]]] = True
-        return kept
+        keep = np.zeros(row.size, np.bool_)
+        keep[order[rank < affordable[owner]]] = True
+        return keep
 
     def _estimate(self, row: Whole, low: Whole, high: Whole, difference: Array, closed: Whole) -> None:
         """Give the coordinates of closed intervals (v(hi) − v(lo))/h_j: a leaf its difference, others a random sign."""
@@ -382,9 +383,9 @@ class Sift(State):
         return whole
 
 
-def _woven(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _interleave(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a_0, b_0, a_1, b_1, …"""
-    woven = np.empty(2 * a.size, a.dtype)
-    woven[0::2] = a
-    woven[1::2] = b
-    return woven
+    mixed = np.empty(2 * a.size, a.dtype)
+    mixed[0::2] = a
+    mixed[1::2] = b
+    return mixed

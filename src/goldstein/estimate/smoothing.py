@@ -72,7 +72,7 @@ def sphere(rng: np.random.Generator, k: int, d: int) -> Array:
 
 
 def noted_sphere(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Directions | None]:
-    """Draw as `sphere` does; return also how, if that is wanted and can be said."""
+    """Draw as `sphere` does; return also how, with `noting` and where that can be said."""
     w, stream = drawn(NORMAL, rng, k, d, noting)
     norms = np.sqrt(np.einsum("ij,ij->i", w, w))
     while not norms.all():  # a zero vector has no direction
@@ -100,7 +100,7 @@ def ball(rng: np.random.Generator, k: int, d: int) -> Array:
 
 
 def noted_ball(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Directions | None]:
-    """Draw as `ball` does; return also how, if that is wanted and can be said."""
+    """Draw as `ball` does; return also how, with `noting` and where that can be said."""
     u, directions = noted_sphere(rng, k, d, noting)
     lengths = rng.random((k, 1)) ** (1.0 / d)
     u *= lengths
@@ -121,6 +121,7 @@ class Along:
     def rows(self, first: int, last: int) -> Along:
         return replace(self, directions=self.directions.rows(first, last))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def points(self) -> Array:
         step = self.directions.vectors()
         step *= self.delta
@@ -201,6 +202,7 @@ class Central:
         xi = sample(rng, b)
         return np.concatenate([xi, xi])
 
+    @np.errstate(over="ignore", invalid="ignore")
     def points(self, x: Array, w: Array, delta: float) -> Array:
         b = len(w)
         out = np.empty((2 * b, x.size))
@@ -255,6 +257,7 @@ class LeaveOneOut:
         group = self._group(b, True)
         return np.repeat(sample(rng, b // group), group, axis=0)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def points(self, x: Array, w: Array, delta: float) -> Array:
         out = w * delta
         out += x

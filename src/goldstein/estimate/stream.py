@@ -13,7 +13,7 @@ from goldstein.state import BIT_GENERATORS, generator
 
 NORMAL = "standard_normal"
 UNIFORM = "random"
-NUMBERS = 2**13  # from one noted state to the next; noting takes a hundredth of the time of drawing so many
+NUMBERS = 2**13  # from one noted state to the next; noting takes a hundredth of the time of drawing them
 
 
 @dataclass(eq=False)

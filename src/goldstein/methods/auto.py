@@ -18,51 +18,20 @@ from typing import ClassVar
 
 from goldstein import arguments
 from goldstein.methods.bfgs import BFGS
-from goldstein.methods.cma import JUDGING, BlockCMA
-from goldstein.methods.duel import Duel
-from goldstein.methods.kernel import obstacle
-from goldstein.methods.method import START, Context, Kernel, Method, MethodState, Needs, Refusal, Step, any_iterate
+from goldstein.methods.cma import SELECTION_SHARE, BlockCMA
+from goldstein.methods.kernel import why_not_compilable
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.portfolio import Portfolio
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
-from goldstein.methods.staged import Staged, StagedKernel, StagedState
+from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, StagedKernel, StagedState
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, KINK_RADIUS, REPLAYED, Survey, length_of
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
 from goldstein.projection import Box
 
-FEWEST = 150  # evaluations below which a survey would cost too much of them
-GRADIENTS = 3  # BFGS must be able to afford so many
-RUNS = {
-    EXACT: "BFGS",
-    REPLAYED: "sifting",
-    JUMPS: "CMA-ES in blocks",
-    FRESH: "CMA-ES in blocks",
-}
-SAID = "as the user said"
-
-
-@dataclass
-class SurveyingState(MethodState):
-    """State of the first stage: the survey."""
-
-    survey: Survey = None  # type: ignore[assignment]
-
-
-@dataclass(frozen=True)
-class Surveying(Method):
-    """The stage that finds out what kind of function it is; it moves nothing."""
-
-    kind: str = ""
-    name: ClassVar[str] = "surveying"
-
-    def init(self, x: Array, context: Context) -> SurveyingState:
-        return SurveyingState(x, survey=Survey.plan(x, context, _budget(x.size, context), self.kind))
-
-    def ask(self, state: SurveyingState, context: Context, limit: int | None) -> Query | None:
-        query = state.survey.ask(state.x, context)
-        return query if limit is None or len(query) <= limit else None
-
-    def tell(self, state: SurveyingState, context: Context, query: Query, values: Array) -> Step:
-        state.survey.tell(query, values)
-        return state.step(completed=0)
+MIN_SURVEY_BUDGET = 150  # evaluations below which a survey would cost too much
+MIN_GRADIENTS = 3  # that BFGS must be able to afford
+METHOD_NAMES = {EXACT: "BFGS", REPLAYED: "sifting", JUMPS: "CMA-ES in blocks", FRESH: "CMA-ES in blocks"}
+AS_REQUESTED = "as requested"
 
 
 @dataclass
@@ -74,11 +43,13 @@ class AutoState(StagedState):
     origin : ndarray
         x0.
     kind, radius, doubt
-        What the survey found: which kind of function, its length scale, and whether it may jump.
+        By the survey: the kind of function, its length scale, and whether it may jump.
     evals : int
-        What is left for the method that was chosen.
-    remark : str
-        What was seen and chosen, in words.
+        Evaluations for the chosen method.
+    replayed : bool
+        The same ξ gave the same value; if not, every value gets a ξ of its own.
+    note : str
+        What was chosen and why.
     last_resort : str
         The name of the origin among the candidates.
     """
@@ -88,7 +59,8 @@ class AutoState(StagedState):
     radius: float = 1.0
     evals: int = 0
     doubt: bool = False
-    remark: str = ""
+    replayed: bool = True
+    note: str = ""
     last_resort: str = START
 
 
@@ -97,8 +69,8 @@ class Auto(Staged):
     """The default, which needs no settings: give it a function, a start and a budget.
 
     A survey of a few counted probes around x0 finds out what kind of function it is, and the method for that kind takes
-    the rest of the budget. What the survey cannot tell is raced, and what the races have reached is kept. The message
-    of the result says what was seen and chosen.
+    the rest of the budget. In doubt two methods are raced, and nothing they reached is lost. The message of the result
+    says what was chosen and why.
 
     Parameters
     ----------
@@ -131,8 +103,8 @@ class Auto(Staged):
             horizon=True,
             output="choice",
             candidates=3,
-            favourite="first",
-            judging=JUDGING,
+            tie_break="first",
+            selection_share=SELECTION_SHARE,
             random_stop=any_iterate,
         )
 
@@ -143,19 +115,21 @@ class Auto(Staged):
         if kind is None and context.noisy and context.sample is None:
             kind = FRESH
         if kind in (JUMPS, FRESH):
-            told = SAID if self.kind else "since its noise cannot be replayed"
-            self._choose(state, context, kind, told)
-        elif _budget(x.size, context) < FEWEST:
+            reason = AS_REQUESTED if self.kind else "its noise cannot be replayed"
+            self._choose(state, context, kind, reason)
+        elif _budget(x.size, context) < MIN_SURVEY_BUDGET:
             state.radius = KINK_RADIUS * length_of(x, context)
             kind = kind or (JUMPS if context.noisy else EXACT)
-            self._choose(state, context, kind, SAID if self.kind else "taken as such, since few values tell nothing")
+            self._choose(
+                state, context, kind, AS_REQUESTED if self.kind else "assumed, the budget is too small to test"
+            )
         else:
-            state.inner = self._method(state).init(x, self._share(state, context))
+            state.inner = ProbeStageState(x, probe=Survey.plan(x, context, _budget(x.size, context), self.kind or ""))
         return state
 
     def _check(self, context: Context) -> None:
         if context.max_evals is None and context.max_iter is None:
-            raise ValueError("auto plans its steps for the budget: give the run max_evals or max_iter.")
+            raise ValueError("auto plans its steps for the budget: give max_evals or max_iter.")
         if self.kind == EXACT and context.noisy:
             raise ValueError('kind="exact" is for functions without noise, and this one is noisy.')
         if self.kind == REPLAYED and context.noisy and context.sample is None:
@@ -163,74 +137,82 @@ class Auto(Staged):
 
     def _method(self, state: AutoState) -> Method:
         if state.stage == 1:
-            return _surveying(self.kind or "")
-        return _chosen(state.kind, state.radius, state.x.size, state.evals, state.doubt)
+            return PROBE_STAGE
+        return _method_for(state.kind, state.radius, state.x.size, state.evals, state.doubt)
 
-    def _share(self, state: AutoState, context: Context) -> Context:
-        stage = self._rest(state, context)
-        return replace(stage, noisy=True) if state.kind == FRESH else stage
+    def _stage_context(self, state: AutoState, context: Context) -> Context:
+        stage = self._remaining(state, context)
+        if state.kind == FRESH:
+            stage.noisy = True
+        if not state.replayed:
+            stage.sample = None
+        return stage
 
-    def _went(self, state: AutoState, context: Context, step: Step) -> Step:
+    def ask(self, state: StagedState, context: Context, limit: int | None) -> Query | None:
+        assert isinstance(state, AutoState)
+        query = super().ask(state, context, limit)
+        if query is not None and not state.replayed:
+            assert context.sample is not None
+            return replace(query, samples=context.sample(context.rng, len(query)))
+        return query
+
+    def _advance(self, state: AutoState, context: Context, step: Step) -> Step:
         if state.stage == 1:
-            survey: Survey = state.inner.survey
+            survey: Survey = state.inner.probe
             if survey.over:
                 step.noisy = survey.noise
                 state.radius = survey.scale
                 state.doubt = survey.doubt
-                self._choose(state, context, survey.kind, SAID if self.kind else f"since {survey.reason}")
+                state.replayed = survey.replayed
+                self._choose(state, context, survey.kind, AS_REQUESTED if self.kind else survey.reason)
             step.x = state.inner.x
         elif step.noisy:
-            state.origin = step.x  # lower than x0 as far as is known, and in the place of x0 from now on
+            state.origin = step.x  # the lowest point so far, in the place of x0 from now on
             state.last_resort = "lowest point before noise showed"
-            self._choose(state, context, FRESH, "since a point asked for again gave another value")
+            self._choose(state, context, FRESH, "calls at the same point differed")
             step.x = state.inner.x
             step.candidates = None
-        found = step.candidates or {"last iterate": step.x, START: state.origin}
-        *names, _ = found
-        step.candidates = {**{name: found[name] for name in names}, state.last_resort: state.origin}
-        if state.remark:
-            step.remarks = {"choice": state.remark, **(step.remarks or {})}
+        candidates = dict(step.candidates or {"last iterate": step.x, START: state.origin})
+        candidates.popitem()
+        step.candidates = {**candidates, state.last_resort: state.origin}
+        if state.note:
+            step.notes = {"choice": state.note, **(step.notes or {})}
         return step
 
     def _choose(self, state: AutoState, context: Context, kind: str, reason: str) -> None:
-        """Begin the method for the kind that was found."""
-        small = _budget(state.x.size, context) < GRADIENTS * (state.x.size + 1)
+        """Start the method for a kind."""
+        small = _budget(state.x.size, context) < MIN_GRADIENTS * (state.x.size + 1)
         if kind == EXACT and small:
             kind = JUMPS
-            reason = "taken as such, since the budget is too small for gradients"
+            reason = "the budget is too small for gradients"
         if kind == EXACT and not (context.project is None or isinstance(context.project, Box)):
             kind = JUMPS
-            reason = "taken as such, since BFGS takes no set other than a box"
+            reason = "BFGS takes no set other than a box"
         state.kind = kind
         state.evals = _budget(state.x.size, context) - context.nfev
         cost = context.nfev
         self._enter(state, context, state.origin)
-        looking = f"; looking took {cost} evaluations" if cost else ""
+        probes = f"; {cost} probe evaluations" if cost else ""
         raced = ", raced against CMA-ES" if kind == EXACT or (kind == REPLAYED and state.doubt) else ""
-        state.remark = f'auto ran {RUNS[kind]}{raced}: the kind is "{kind}", {reason}{looking}.'
+        state.note = f'auto ran {METHOD_NAMES[kind]}{raced}. Kind "{kind}": {reason}{probes}.'
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
-        reason = obstacle(oracle)
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
+        reason = why_not_compilable(oracle)
         if reason is not None:
-            return Refusal(reason)
+            return Unsupported(reason)
         if not isinstance(oracle, FiniteSum):
-            return Refusal("auto has machine code for sums only; without noise it runs methods that have none.")
+            return Unsupported("auto has a compiled loop for sums only.")
         return StagedKernel(self, oracle, Sift(1.0))
 
 
-@lru_cache(maxsize=8)
-def _surveying(kind: str) -> Surveying:
-    return Surveying(kind)
-
-
 @lru_cache(maxsize=64)
-def _chosen(kind: str, radius: float, d: int, evals: int, doubt: bool) -> Method:
+def _method_for(kind: str, radius: float, d: int, evals: int, doubt: bool) -> Method:
     """Return the method for a kind of function; the same object for the same arguments."""
     if kind == EXACT:
-        return Duel(BFGS(radius), BlockCMA())
+        return Portfolio(BFGS(radius), BlockCMA())
     if kind == REPLAYED:
         sifting = Sift(radius_for(radius, d), batch_size=batch_for(evals, d), growth=growth_for(evals, d))
-        return Duel(sifting, BlockCMA()) if doubt else sifting
+        return Portfolio(sifting, BlockCMA()) if doubt else sifting
     return BlockCMA()
 
 

@@ -9,35 +9,35 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.counting import SHORT_VALUES
+from goldstein.facts import SHORT_VALUES
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step, any_iterate
-from goldstein.methods.quasi_newton import InverseHessian, LimitedInverse, WholeInverse
+from goldstein.methods.quasi_newton import LBFGS, DenseInverseHessian, InverseHessian
 from goldstein.norms import HUGE, norm
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.projection import Box
 from goldstein.state import State
 
-DESCENT, CURVATURE = 1e-4, 0.5  # c1 and c2 of the weak Wolfe conditions
-TRIALS = 40  # of one line search, at most
-FIRST = 0.1  # length of the first step, in radii
-DIFFERENCE = 1e-6  # step of a difference, in lengths of the last step over √d
-ALONG = 1e-4  # the same along a line
-PRECISION = 0.75  # power of the rounding error u in steps of differences: their own relative error is u^¼
-GRAIN = 10.0  # a step stands out so many times from the rounding errors of x
-AGREES = 0.1  # share of the decrease predicted that s·y must reach
-RETAKES = 2  # of a gradient that does not agree with its line search
-CLOSER = 1 / 30  # step of the differences of a gradient that is taken again
-BESIDE = 1e-3  # how far beside the point a gradient is taken after a failed search, in lengths of the last step
-SHORTER, SHORTENED = 0.1, 4  # a fresh search that fails is made shorter by this factor, so many times
-HOPS = 4.0  # decades of the radius within which hops go
-RETRIES = 4  # for a value that failed
-LOST = 0.03  # share of rounding errors in a gradient with which it is taken again with longer differences
-FLATTER = 100.0  # factor between steps of differences that are all exactly 0
-MOST_NUMBERS = 2**22  # in one query, and in a whole inverse Hessian
-LEAST = 1e-290  # curvature that has an inverse
-PAIRS = 30  # of the limited-memory form
-REACH = 4.0  # length of a step, in what was travelled so far, in lengths of x0 or in radii
+C1, C2 = 1e-4, 0.5  # c1 and c2 of the weak Wolfe conditions
+MAX_TRIALS = 40  # of one line search, at most
+FIRST_STEP = 0.1  # length of the first step, in radii
+FD_STEP = 1e-6  # step of a difference, in lengths of the last step over √d
+FD_STEP_ALONG_LINE = 1e-4  # the same along a line
+ROUNDOFF_POWER = 0.75  # power of the rounding error u in steps of differences: their own relative error is u^¼
+SMALLEST_STEP = 10.0  # least step, in rounding errors of x
+CURVATURE_SHARE = 0.1  # share of the decrease predicted that s·y must reach
+MAX_RETAKES = 2  # of a gradient that does not agree with its line search
+RETAKE_FACTOR = 1 / 30  # step of the differences of a gradient that is taken again
+PERTURBATION = 1e-3  # how far beside the point a gradient is taken after a failed search, in lengths of the last step
+SHRINK, MAX_SHRINKS = 0.1, 4  # factor for a fresh search that fails, and how often
+RESTART_DECADES = 4.0  # decades of the radius within which restarts are drawn
+MAX_RETRIES = 4  # for a value that failed
+ROUNDOFF_SHARE = 0.03  # share of rounding errors in a gradient with which it is taken again with longer differences
+FLAT_FACTOR = 100.0  # factor between steps of differences that are all exactly 0
+MAX_NUMBERS = 2**22  # in one query, and in a whole inverse Hessian
+MIN_CURVATURE = 1e-290  # curvature that has an inverse
+LBFGS_PAIRS = 30  # of the limited-memory form
+MAX_STEP = 4.0  # length of a step, in what was travelled so far, in lengths of x0 or in radii
 
 
 @dataclass
@@ -80,7 +80,7 @@ class LineSearch(State):
         The longest t.
     trials : int
         How many there were.
-    reached, reached_value
+    accepted, accepted_value
         The point at `low` and f there; None at the start.
     """
 
@@ -91,8 +91,8 @@ class LineSearch(State):
     low: float = 0.0
     high: float = np.inf
     trials: int = 0
-    reached: Array | None = None
-    reached_value: float = np.nan
+    accepted: Array | None = None
+    accepted_value: float = np.nan
 
 
 @dataclass
@@ -110,11 +110,11 @@ class BFGSState(MethodState):
         there is nothing to move.
     differences, search : State or None
         What is under way.
-    inverse : WholeInverse or LimitedInverse
+    inverse : DenseInverseHessian or LBFGS
         H.
     gradient : ndarray, shape (d,), or None
         The gradient of the last line search.
-    move, due : ndarray or None, float
+    s, curvature_threshold : ndarray or None, float
         The step s whose curvature is to be learnt with the next gradient, and how large s·y must be.
     length : float
         ‖s‖ of the last step, which differences and new beginnings are made by.
@@ -122,7 +122,7 @@ class BFGSState(MethodState):
         Gradients taken again, line searches that failed in a row, values that failed in a row.
     single, double : int
         Values that tell something about their precision.
-    notices : dict
+    warnings : dict
         What is wrong with the function, in words.
     """
 
@@ -132,17 +132,17 @@ class BFGSState(MethodState):
     phase: str = "value"
     differences: Differences | None = None
     search: LineSearch | None = None
-    inverse: InverseHessian = field(default_factory=WholeInverse)
+    inverse: InverseHessian = field(default_factory=DenseInverseHessian)
     gradient: Array | None = None
-    move: Array | None = None
-    due: float = 0.0
+    s: Array | None = None
+    curvature_threshold: float = 0.0
     length: float = 1.0
     retakes: int = 0
     failures: int = 0
     tries: int = 0
     single: int = 0
     double: int = 0
-    notices: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, str] = field(default_factory=dict)
 
     @property
     def roundoff(self) -> float:
@@ -167,7 +167,7 @@ class BFGS(Method):
         9       s = tp;  x = x + s;  g⁺ = differences at x;  y = g⁺ − g;  g = g⁺
         10      if s·y ≥ 0.1 t |g·p|: H = max(1, s·y / y·Hy) H                  # Al-Baali 1998
         11          H = (I − ρ s yᵀ) H (I − ρ y sᵀ) + ρ s sᵀ, ρ = 1/s·y          # Nocedal and Wright, eq. 6.17
-        12      if the line search failed: g again, beside x; then H = (‖s‖/‖g‖) I, shorter and shorter; then a hop,
+        12      if the line search failed: g again, beside x; then H = (‖s‖/‖g‖) I, shorter and shorter; then a restart,
                 x = lowest point + r 10^U(−4, 0) N(0, I)/√d
 
     On nonsmooth functions the eigenvalues of H that belong to kinks go to zero, which is what makes BFGS fast there: it
@@ -225,20 +225,21 @@ class BFGS(Method):
         return Needs(exact=True, random_stop=any_iterate)
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> BFGS:
-        return cls(**{"radius": 2 * scale.radius, **given})
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> BFGS:
+        return cls(**{"radius": 2 * scale.radius, **options})
 
     def init(self, x: Array, context: Context) -> BFGSState:
         if not (context.project is None or isinstance(context.project, Box)):
             kind = type(context.project).__name__.lstrip("_")
             raise ValueError(f"{self.name} takes bounds but no other set, got a projection of type {kind}; use gfm.")
-        return BFGSState(x, origin=x, point=x, inverse=self._inverse(x.size), length=FIRST * self.radius)
+        return BFGSState(x, origin=x, point=x, inverse=self._inverse(x.size), length=FIRST_STEP * self.radius)
 
     def _inverse(self, d: int) -> InverseHessian:
         if self.memory is not None:
-            return LimitedInverse(self.memory)
-        return WholeInverse() if d * d <= MOST_NUMBERS else LimitedInverse(PAIRS)
+            return LBFGS(self.memory)
+        return DenseInverseHessian() if d * d <= MAX_NUMBERS else LBFGS(LBFGS_PAIRS)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def ask(self, state: BFGSState, context: Context, limit: int | None) -> Query | None:
         most = np.inf if limit is None else limit
         if state.phase == "value" and most >= 1:
@@ -251,33 +252,34 @@ class BFGS(Method):
 
     def _ask_differences(self, state: BFGSState, context: Context, most: float) -> Query:
         """Ask for what is still unknown of a gradient: one row for each coordinate, the base first if it is unknown."""
-        taken = state.differences
-        assert taken is not None
-        d = taken.base.size
-        coordinates = np.flatnonzero(np.isnan(taken.slopes))
-        if np.isnan(taken.value):
+        differences = state.differences
+        assert differences is not None
+        d = differences.base.size
+        coordinates = np.flatnonzero(np.isnan(differences.slopes))
+        if np.isnan(differences.value):
             coordinates = np.concatenate([[-1], coordinates])
         cut = most < coordinates.size
-        coordinates = coordinates[: int(min(most, max(2, MOST_NUMBERS // d)))]
-        points = np.tile(taken.base, (coordinates.size, 1))
+        coordinates = coordinates[: int(min(most, max(2, MAX_NUMBERS // d)))]
+        points = np.tile(differences.base, (coordinates.size, 1))
         rows = np.flatnonzero(coordinates >= 0)
-        points[rows, coordinates[rows]] += taken.steps[coordinates[rows]]
+        points[rows, coordinates[rows]] += differences.steps[coordinates[rows]]
         if context.project is not None:
             points = context.project(points)  # the sum may be rounded out of the box
-        return Query(points, cut=cut, memory=coordinates)
+        return Query(points, truncated=cut, aux=coordinates)
 
     def _ask_trial(self, state: BFGSState, context: Context) -> Query:
         """Ask for f at t and a little farther along the line (lines 5 and 6)."""
         search = state.search
         assert search is not None
-        least = max(self._seen(state, -search.slope), self._grain(state) / norm(search.direction))
-        ends = [search.t, search.t + max(ALONG * search.t, least)]
+        least = max(self._visible_step(state, -search.slope), self._smallest_step(state) / norm(search.direction))
+        ends = [search.t, search.t + max(FD_STEP_ALONG_LINE * search.t, least)]
         points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
-        return Query(np.stack(points), memory=ends)
+        return Query(np.stack(points), aux=ends)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def tell(self, state: BFGSState, context: Context, query: Query, values: Array) -> Step:
         values = np.where(np.abs(values) < HUGE, values, np.nan)
-        self._look(state, query, values)
+        self._take_note(state, query, values)
         completed = 0
         if state.phase == "value":
             completed = self._take_value(state, context, float(values[0]))
@@ -286,9 +288,9 @@ class BFGS(Method):
         else:
             completed = self._take_trial(state, context, query, values)
         state.nit += completed
-        return state.step(state.x if completed else None, completed, notices=dict(state.notices))
+        return state.make_step(state.x if completed else None, completed, warnings=dict(state.warnings))
 
-    def _look(self, state: BFGSState, query: Query, values: Array) -> None:
+    def _take_note(self, state: BFGSState, query: Query, values: Array) -> None:
         """Keep the lowest point seen; learn how precise the values are."""
         finite = values[np.isfinite(values)]
         if not finite.size:
@@ -305,13 +307,13 @@ class BFGS(Method):
     def _take_value(self, state: BFGSState, context: Context, value: float) -> int:
         if np.isnan(value):
             state.tries += 1
-            return self._hop(state, context) if state.tries >= RETRIES else 0
+            return self._restart(state, context) if state.tries >= MAX_RETRIES else 0
         state.tries = 0
         state.fun = value
         if not self._free(state, context).any():
             state.phase = "done"
             return 1
-        self._measure(state, context, state.point, value)
+        self._start_gradient(state, context, state.point, value)
         return 0
 
     def _free(self, state: BFGSState, context: Context) -> Any:
@@ -326,12 +328,12 @@ class BFGS(Method):
         box = context.project
         return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
 
-    def _measure(
+    def _start_gradient(
         self, state: BFGSState, context: Context, base: Array, value: float = np.nan, size: float | None = None
     ) -> None:
-        """Begin a gradient at `base` with differences of the size given, or by the last step and rounding."""
+        """Begin a gradient at `base` with differences of this size; None: by the last step and rounding."""
         if size is None:
-            size = self._size(state)
+            size = self._fd_step(state)
         lower, upper = self._bounds(state, context)
         sign = np.where(context.rng.random(base.size) < 0.5, -1.0, 1.0)
         steps = _inside(base, sign * size, lower, upper)
@@ -339,130 +341,130 @@ class BFGS(Method):
         state.differences = Differences(base, value, steps, slopes, size, np.zeros(base.size))
         state.phase = "gradient"
 
-    def _size(self, state: BFGSState) -> float:
+    def _fd_step(self, state: BFGSState) -> float:
         """Return the step of a difference: small beside the last step, but not lost in rounding."""
-        size = max(DIFFERENCE * state.length / np.sqrt(state.point.size), self._grain(state))
+        size = max(FD_STEP * state.length / np.sqrt(state.point.size), self._smallest_step(state))
         if state.gradient is None:
             return float(size)
-        seen = self._seen(state, norm(state.gradient) / np.sqrt(state.point.size))
-        return float(max(size, min(seen, FIRST * self.radius)))
+        visible = self._visible_step(state, norm(state.gradient) / np.sqrt(state.point.size))
+        return float(max(size, min(visible, FIRST_STEP * self.radius)))
 
     def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
-        taken = state.differences
-        assert taken is not None
-        coordinates = query.memory
+        differences = state.differences
+        assert differences is not None
+        coordinates = query.aux
         if coordinates[0] < 0:
-            taken.value = float(values[0])
+            differences.value = float(values[0])
             coordinates = coordinates[1:]
             values = values[1:]
-        if np.isnan(taken.value):
-            return self._elsewhere(state, context, taken.size)
+        if np.isnan(differences.value):
+            return self._retry_elsewhere(state, context, differences.size)
         state.tries = 0
         rows = query.points[-coordinates.size :] if coordinates.size else query.points[:0]
-        steps = rows[np.arange(coordinates.size), coordinates] - taken.base[coordinates]  # as they really were
+        steps = rows[np.arange(coordinates.size), coordinates] - differences.base[coordinates]  # as they really were
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            slopes = (values - taken.value) / steps
+            slopes = (values - differences.value) / steps
         failed = ~(np.abs(slopes) < HUGE)
-        taken.slopes[coordinates] = np.where(failed, np.nan, slopes)
+        differences.slopes[coordinates] = np.where(failed, np.nan, slopes)
         if failed.any():
-            self._try_again(state, context, taken, coordinates[failed])
-        if np.isnan(taken.slopes).any():
+            self._retry(state, context, differences, coordinates[failed])
+        if np.isnan(differences.slopes).any():
             return 0
-        return self._take_gradient(state, context, taken)
+        return self._take_gradient(state, context, differences)
 
-    def _elsewhere(self, state: BFGSState, context: Context, size: float) -> int:
+    def _retry_elsewhere(self, state: BFGSState, context: Context, size: float) -> int:
         """Take the gradient at another point beside x, since the value at this one failed."""
         state.tries += 1
-        if state.tries >= RETRIES:
-            return self._hop(state, context)
-        self._measure(state, context, self._beside(state, context, size), size=size)
+        if state.tries >= MAX_RETRIES:
+            return self._restart(state, context)
+        self._start_gradient(state, context, self._perturb(state, context, size), size=size)
         return 0
 
-    def _try_again(self, state: BFGSState, context: Context, taken: Differences, failed: Any) -> None:
+    def _retry(self, state: BFGSState, context: Context, differences: Differences, failed: Any) -> None:
         """Turn the steps of differences that failed round, and make them shorter; give up after a few times."""
-        taken.tries[failed] += 1
+        differences.tries[failed] += 1
         lower, upper = self._bounds(state, context)
-        shorter = np.where(taken.tries > 1, -SHORTER, -1.0) * taken.steps
-        taken.steps[failed] = _inside(taken.base, shorter, lower, upper)[failed]
-        taken.slopes[failed[taken.tries[failed] >= RETRIES]] = 0.0
+        shorter = np.where(differences.tries > 1, -SHRINK, -1.0) * differences.steps
+        differences.steps[failed] = _inside(differences.base, shorter, lower, upper)[failed]
+        differences.slopes[failed[differences.tries[failed] >= MAX_RETRIES]] = 0.0
 
-    def _take_gradient(self, state: BFGSState, context: Context, taken: Differences) -> int:
+    def _take_gradient(self, state: BFGSState, context: Context, differences: Differences) -> int:
         """Learn from a gradient and search along it, or take it again."""
-        g = taken.slopes
-        again = self._too_small(state, g, taken.size)
+        g = differences.slopes
+        again = self._longer_step(state, g, differences.size)
         if again is not None:
             if again > self.radius:
-                return self._hop(state, context)
-            self._measure(state, context, state.point, state.fun, again)
+                return self._restart(state, context)
+            self._start_gradient(state, context, state.point, state.fun, again)
             return 0
-        if state.move is not None:
+        if state.s is not None:
             assert state.gradient is not None
-            y = np.where(state.move == 0, 0.0, g - state.gradient)  # what is held at a bound says nothing
-            curvature = float(state.move @ y)
-            if curvature >= state.due and curvature > LEAST:
-                state.inverse.learn(state.move, y)  # lines 10 and 11
-            elif state.retakes < RETAKES:
+            y = np.where(state.s == 0, 0.0, g - state.gradient)  # what is held at a bound says nothing
+            curvature = float(state.s @ y)
+            if curvature >= state.curvature_threshold and curvature > MIN_CURVATURE:
+                state.inverse.update(state.s, y)  # lines 10 and 11
+            elif state.retakes < MAX_RETAKES:
                 state.retakes += 1
-                size = max(CLOSER * taken.size, self._grain(state))
-                self._measure(state, context, self._beside(state, context, taken.size), size=size)
+                size = max(RETAKE_FACTOR * differences.size, self._smallest_step(state))
+                self._start_gradient(state, context, self._perturb(state, context, differences.size), size=size)
                 return 0
-            state.move = None
+            state.s = None
         state.retakes = 0
         state.gradient = g
-        state.norm = norm(g)
-        if state.inverse.fresh:
-            state.inverse.forget(state.length / state.norm)  # line 1
-        return self._begin_search(state, context)
+        state.grad_norm = norm(g)
+        if state.inverse.is_identity:
+            state.inverse.reset(state.length / state.grad_norm)  # line 1
+        return self._start_search(state, context)
 
-    def _too_small(self, state: BFGSState, g: Array, size: float) -> float | None:
+    def _longer_step(self, state: BFGSState, g: Array, size: float) -> float | None:
         """Return the step with which a gradient must be taken again, if differences of this size are lost."""
         steep = norm(g)
         if steep == 0:
-            if size * FLATTER > self.radius:
-                state.notices["flat"] = (
+            if size * FLAT_FACTOR > self.radius:
+                state.warnings["flat"] = (
                     f"All differences of steps up to {size:.3g} around a point are exactly 0: F is flat there, or its "
                     f"slope is lost in its rounding errors (|F| about {abs(state.fun):.2g})."
                 )
-            return size * FLATTER
+            return size * FLAT_FACTOR
         each = steep / np.sqrt(g.size)
-        most = FIRST * self.radius
+        most = FIRST_STEP * self.radius
         rounding = state.roundoff * abs(state.fun) / each
         if rounding > 0.1 * most and state.nit == 0:
-            state.notices["precision"] = (
+            state.warnings["precision"] = (
                 f"Rounding errors of F (|F| about {abs(state.fun):.2g}) make up {rounding / most:.0%} of its "
                 f"differences within {most:.3g} of x0: use higher precision, or subtract a constant from F."
             )
-        if rounding <= LOST * size or size >= most or state.retakes >= RETAKES:
+        if rounding <= ROUNDOFF_SHARE * size or size >= most or state.retakes >= MAX_RETAKES:
             return None
         state.retakes += 1
-        return min(self._seen(state, each), most)
+        return min(self._visible_step(state, each), most)
 
-    def _seen(self, state: BFGSState, slope: float) -> float:
+    def _visible_step(self, state: BFGSState, slope: float) -> float:
         """Return the step along which a slope stands out from the rounding errors of values."""
-        return float(state.roundoff**PRECISION * abs(state.fun) / slope)
+        return float(state.roundoff**ROUNDOFF_POWER * abs(state.fun) / slope)
 
-    def _grain(self, state: BFGSState) -> float:
+    def _smallest_step(self, state: BFGSState) -> float:
         """Return the least step that the rounding of x allows."""
-        return GRAIN * state.roundoff * norm(state.point)
+        return SMALLEST_STEP * state.roundoff * norm(state.point)
 
-    def _beside(self, state: BFGSState, context: Context, size: float) -> Array:
+    def _perturb(self, state: BFGSState, context: Context, size: float) -> Array:
         """Draw a point beside x, about so far away in each coordinate."""
         return context.projected(state.point + size * context.rng.standard_normal(state.point.size), 0.0)
 
-    def _begin_search(self, state: BFGSState, context: Context) -> int:
+    def _start_search(self, state: BFGSState, context: Context) -> int:
         g = state.gradient
         assert g is not None
         lower, upper = self._bounds(state, context)
         at_lower = state.point <= lower
         at_upper = state.point >= upper
         held = (at_lower & (g >= 0)) | (at_upper & (g <= 0))
-        p = -np.where(held, 0.0, state.inverse.times(np.where(held, 0.0, g)))  # line 3
+        p = -np.where(held, 0.0, state.inverse.dot(np.where(held, 0.0, g)))  # line 3
         p = np.where((at_lower & (p < 0)) | (at_upper & (p > 0)), 0.0, p)  # would leave the box at once
         slope = float(g @ p)
         if not (slope < 0 and np.isfinite(p).all()):
             return self._fail(state, context)
         travelled = norm(state.point - state.origin)
-        most = REACH * max(travelled, norm(state.origin), self.radius) / norm(p)  # no leap into the unknown
+        most = MAX_STEP * max(travelled, norm(state.origin), self.radius) / norm(p)  # no leap into the unknown
         state.search = LineSearch(p, slope, most, min(1.0, most))
         state.differences = None
         state.phase = "search"
@@ -472,72 +474,74 @@ class BFGS(Method):
         search = state.search
         assert search is not None
         search.trials += 1
-        t, beyond = query.memory
+        t, beyond = query.aux
         value = float(values[0])
         ahead = float(values[1])
-        wanted = state.fun + DESCENT * t * search.slope  # may be rounded to f(x)
-        if not (value <= wanted and value < state.fun):  # line 5; a value that failed is no descent
+        sufficient = state.fun + C1 * t * search.slope  # may be rounded to f(x)
+        if not (value <= sufficient and value < state.fun):  # line 5; a value that failed is no descent
             search.high = t
         else:
             search.low = t
-            search.reached = query.points[0].copy()
-            search.reached_value = value
-            if not (ahead - value) / (beyond - t) < CURVATURE * search.slope:  # line 6
+            search.accepted = query.points[0].copy()
+            search.accepted_value = value
+            if not (ahead - value) / (beyond - t) < C2 * search.slope:  # line 6
                 return self._accept(state, context)
-        if search.reached is not None and (search.trials >= TRIALS or search.low == search.most):
+        if search.accepted is not None and (search.trials >= MAX_TRIALS or search.low == search.most):
             return self._accept(state, context)
-        unseen = t * -search.slope < state.roundoff * abs(state.fun)  # a descent would be lost in rounding
-        if search.reached is None and (unseen or search.trials >= TRIALS):
+        below_roundoff = t * -search.slope < state.roundoff * abs(state.fun)  # a descent would be lost in rounding
+        if search.accepted is None and (below_roundoff or search.trials >= MAX_TRIALS):
             return self._fail(state, context)
         twice = min(2 * search.low, search.most)
         search.t = twice if search.high == np.inf else (search.low + search.high) / 2  # line 8
         return 0
 
     def _accept(self, state: BFGSState, context: Context) -> int:
-        """Go to the point that the line search has reached (line 9)."""
+        """Go to the point that the line search has accepted (line 9)."""
         search = state.search
         assert search is not None
-        assert search.reached is not None
-        state.move = search.reached - state.point
+        assert search.accepted is not None
+        state.s = search.accepted - state.point
         assert state.gradient is not None
-        state.due = -AGREES * float(state.gradient @ state.move)
-        straight = np.array_equal(search.reached, state.point + search.low * search.direction)
-        state.retakes = 0 if straight else RETAKES  # a path that a bound has bent need not agree with its end
-        state.size = search.low
-        state.length = norm(state.move)
-        state.point = search.reached
-        state.fun = search.reached_value
+        state.curvature_threshold = -CURVATURE_SHARE * float(state.gradient @ state.s)
+        straight = np.array_equal(search.accepted, state.point + search.low * search.direction)
+        state.retakes = 0 if straight else MAX_RETAKES  # a path that a bound has bent need not agree with its end
+        state.step_size = search.low
+        state.length = norm(state.s)
+        state.point = search.accepted
+        state.fun = search.accepted_value
         state.failures = 0
         state.search = None
-        self._measure(state, context, state.point, state.fun)
+        self._start_gradient(state, context, state.point, state.fun)
         return 1
 
     def _fail(self, state: BFGSState, context: Context) -> int:
         """Do what a failed line search asks for (line 12)."""
         state.failures += 1
         state.search = None
-        state.move = None
-        if state.failures > 1 + SHORTENED:
-            return self._hop(state, context)
+        state.s = None
+        if state.failures > 1 + MAX_SHRINKS:
+            return self._restart(state, context)
         if state.failures > 1:
-            if state.inverse.fresh:
-                state.length *= SHORTER
-            state.inverse.forget(state.length)  # scaled by the gradient to come
-        self._measure(state, context, self._beside(state, context, BESIDE * state.length / np.sqrt(state.point.size)))
+            if state.inverse.is_identity:
+                state.length *= SHRINK
+            state.inverse.reset(state.length)  # scaled by the gradient to come
+        self._start_gradient(
+            state, context, self._perturb(state, context, PERTURBATION * state.length / np.sqrt(state.point.size))
+        )
         return 0
 
-    def _hop(self, state: BFGSState, context: Context) -> int:
+    def _restart(self, state: BFGSState, context: Context) -> int:
         """Begin anew at a random point around the lowest one; that ends an iteration too."""
         d = state.point.size
-        far = self.radius * 10 ** (-HOPS * context.rng.random())
+        far = self.radius * 10 ** (-RESTART_DECADES * context.rng.random())
         state.point = context.projected(state.x + far * context.rng.standard_normal(d) / np.sqrt(d), 0.0)
         state.phase = "value"
         state.differences = None
         state.search = None
         state.gradient = None
-        state.move = None
-        state.length = FIRST * far
-        state.inverse.forget(state.length)
+        state.s = None
+        state.length = FIRST_STEP * far
+        state.inverse.reset(state.length)
         state.failures = 0
         state.retakes = 0
         state.tries = 0

@@ -1,8 +1,8 @@
 """BlockCMA: CMA-ES in blocks, for functions that jump and for noise that cannot be replayed.
 
-1. ladder, 8 % of the budget: how far around x0 to look at first, σ (`goldstein.methods.ladder`)
+1. initial σ, 8 % of the budget: how far around x0 to look at first, σ (`goldstein.methods.initial_sigma`)
 2. generations, until the budget ends:
-     λ = b·k points x_i = clip(m + σ·unit·y_i), y_i ~ N(0, C), in b ≥ 2 blocks of k = ⌈λ₀/2⌉
+     λ = b·k points x_i = clip(m + σ·scale·y_i), y_i ~ N(0, C), in b ≥ 2 blocks of k = ⌈λ₀/2⌉
      replayable noise: block j sees one new ξ_j, and the mean of its values is subtracted; it sees several, and the
      mean over them counts, where few ξ tell points apart (values 0 and 1, rare events)
      rank all values together; equal ones share their weights, failed ones come last
@@ -25,31 +25,32 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.methods.ladder import Ladder, widths
+from goldstein.methods.initial_sigma import InitialSigma, widths
 from goldstein.methods.method import START, Context, Method, MethodState, Needs, Step, any_iterate
 from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
 
-FULL = 60  # variables up to which the whole covariance matrix is learnt; beyond that its diagonal
-FEWEST = 4  # points of a generation that is cut by the end of the budget
+MAX_FULL_D = 60  # variables up to which the whole covariance matrix is learnt; beyond that its diagonal
+MIN_POPULATION = 4  # points of a generation that is cut by the end of the budget
 FORGET = 0.8  # weight of the past in the mean agreement
-WANTED_FRESH = 0.65  # share of μ_eff(λ₀) that the agreement should have: noise that cannot be replayed
-WANTED = 0.15  # the same where it can, or where there is none
-NEAR = 0.8  # the population stays as it is at this share of the wanted agreement
+TARGET_AGREEMENT_FRESH = 0.65  # share of μ_eff(λ₀) that the agreement should have: noise that cannot be replayed
+TARGET_AGREEMENT = 0.15  # the same where it can, or where there is none
+TOLERATED = 0.8  # the population stays as it is at this share of the wanted agreement
 GROWTH = 0.15  # log of the largest factor by which the population grows in a generation
 DECLINE = 0.3  # and of that by which it shrinks
 HOLD = 0.5  # share of a decline of σ that is not taken where noise decides, lest σ shrink before m has arrived
-CROWD = 0.05  # a generation is at most this share of the evaluations made
-LAST = 1 / 3  # the means of this last share of the run are averaged
-JUDGING = 0.05  # share of the budget that chooses the answer
-SMALLEST = 1e-290  # σ in coordinates, so that it can be divided by
-EVEN = 0.4  # share of the ξ that must tell the points of a block apart; where fewer do, a block takes several ξ
-EVEN_PAIRS = 0.3  # the same for the pairs of the ladder, from which the first number of ξ follows
+MAX_GENERATION = 0.05  # a generation is at most this share of the evaluations made
+AVERAGED = 1 / 3  # the means of this last share of the run are averaged
+SELECTION_SHARE = 0.05  # share of the budget that chooses the answer
+MIN_SIGMA = 1e-290  # σ in coordinates, so that it can be divided by
+INFORMATIVE = 0.4  # share of the ξ that must tell the points of a block apart; where fewer do, a block takes several ξ
+INFORMATIVE_PAIRS = 0.3  # the same for the pairs that chose the initial σ, from which the first number of ξ follows
+LARGEST_RANGE = 1e150  # its square is a number
 REMEMBER = 0.95  # weight of the past in that share
-DEAREST = 0.02  # two blocks with all of their ξ may cost this share of the budget, or `CROWD` of the evaluations made
-SHORTEST = 1e-8  # squared length of a step that is 0 by rounding, or by clipping
-THINNEST = 1e-14  # ratio of the eigenvalues of C at most
+MAX_TWO_BLOCKS = 0.02  # two blocks with all of their ξ may cost this share of the budget, or `MAX_GENERATION`
+MIN_SQ_LENGTH = 1e-8  # squared length of a step that is 0 by rounding, or by clipping
+MIN_EIGENVALUE_RATIO = 1e-14  # ratio of the eigenvalues of C at most
 
 
 @dataclass(frozen=True)
@@ -70,53 +71,53 @@ class Constants:
         return np.asarray(positive / positive.sum())  # eq. (53), first case
 
     @cached_property
-    def mass(self) -> float:
+    def mu_eff(self) -> float:
         """μ_eff, how many points the weights amount to."""
         return float(1 / (self.weights**2).sum())  # eq. (8)
 
     @property
-    def penalties(self) -> Array:
+    def negative_weights(self) -> Array:
         """The weights of the worse half in the update of C: negative; only for a full matrix."""
         negative = np.minimum(self.raw, 0.0)
-        if self.d > FULL:
+        if self.d > MAX_FULL_D:
             return np.zeros_like(negative)
         total = -float(negative.sum())
-        mass = total**2 / float((negative**2).sum())
+        mu_eff_minus = total**2 / float((negative**2).sum())
         share = min(
-            1 + self.rank_one / self.rank_many,  # eq. (50)
-            1 + 2 * mass / (self.mass + 2),  # eq. (51)
-            (1 - self.rank_one - self.rank_many) / (self.d * self.rank_many),  # eq. (52)
+            1 + self.c_1 / self.c_mu,  # eq. (50)
+            1 + 2 * mu_eff_minus / (self.mu_eff + 2),  # eq. (51)
+            (1 - self.c_1 - self.c_mu) / (self.d * self.c_mu),  # eq. (52)
         )
         return negative * (share / total)  # eq. (53), second case
 
     @property
-    def path_rate(self) -> float:
-        return (self.mass + 2) / (self.d + self.mass + 5)  # c_σ, eq. (55)
+    def c_sigma(self) -> float:
+        return (self.mu_eff + 2) / (self.d + self.mu_eff + 5)  # c_σ, eq. (55)
 
     @property
-    def damping(self) -> float:
-        return 1 + 2 * max(0.0, sqrt((self.mass - 1) / (self.d + 1)) - 1) + self.path_rate  # d_σ, eq. (55)
+    def d_sigma(self) -> float:
+        return 1 + 2 * max(0.0, sqrt((self.mu_eff - 1) / (self.d + 1)) - 1) + self.c_sigma  # d_σ, eq. (55)
 
     @property
-    def direction_rate(self) -> float:
-        return (4 + self.mass / self.d) / (self.d + 4 + 2 * self.mass / self.d)  # c_c, eq. (56)
+    def c_c(self) -> float:
+        return (4 + self.mu_eff / self.d) / (self.d + 4 + 2 * self.mu_eff / self.d)  # c_c, eq. (56)
 
     @cached_property
-    def rank_one(self) -> float:
-        return self.faster * 2 / ((self.d + 1.3) ** 2 + self.mass)  # c_1, eq. (57)
+    def c_1(self) -> float:
+        return self.faster * 2 / ((self.d + 1.3) ** 2 + self.mu_eff)  # c_1, eq. (57)
 
     @cached_property
-    def rank_many(self) -> float:
-        rate = 2 * (0.25 + self.mass + 1 / self.mass - 2) / ((self.d + 2) ** 2 + self.mass)
-        return min(1 - self.rank_one, self.faster * rate)  # c_μ, eq. (58)
+    def c_mu(self) -> float:
+        rate = 2 * (0.25 + self.mu_eff + 1 / self.mu_eff - 2) / ((self.d + 2) ** 2 + self.mu_eff)
+        return min(1 - self.c_1, self.faster * rate)  # c_μ, eq. (58)
 
     @property
     def faster(self) -> float:
         """A diagonal has fewer numbers to learn and may learn them faster (Ros and Hansen 2008, section 3)."""
-        return (self.d + 2) / 3 if self.d > FULL else 1.0
+        return (self.d + 2) / 3 if self.d > MAX_FULL_D else 1.0
 
     @property
-    def length(self) -> float:
+    def chi_n(self) -> float:
         """The mean of ‖N(0, I)‖."""
         return sqrt(self.d) * (1 - 1 / (4 * self.d) + 1 / (21 * self.d**2))
 
@@ -130,51 +131,51 @@ class CMAState(MethodState):
     x : ndarray
         Where the run stands: without noise the lowest point seen, else the mean.
     phase : str
-        "start" (f is asked for at x0, only without noise), "ladder" or "search".
-    origin, mean, unit : ndarray
-        x0, m, and the length of each coordinate.
+        "start" (f at x0, only without noise), "initial sigma" or "search".
+    origin, mean, scale : ndarray
+        x0, m, and the length scale of each coordinate.
     sigma : float
-        σ, in units.
+        σ, in multiples of `scale`.
     covariance : ndarray, shape (d, d) or (d,)
-        C, or its diagonal, in units; `root` and `inverse_root` are C^(1/2) and C^(−1/2).
-    path, direction : ndarray, shape (d,)
+        C, or its diagonal, in multiples of `scale`; `root` and `inverse_root` are C^(1/2) and C^(−1/2).
+    p_sigma, p_c : ndarray, shape (d,)
         p_σ and p_c.
     blocks : float
         b, which is rounded for use.
     agreement : float
         e, in parts of the wanted one.
-    average, weight
+    average, average_evals
         Mean of the means over the last third, and how many values are behind it.
     lowest : float
         The value at `x`, without noise.
-    differed : bool
+    values_differ : bool
         Whether values of a generation have ever differed (those of a block, where ξ can be replayed).
     seeds : float
         ξ that each block sees, which is rounded for use.
-    height, power : float
+    mean_range, mean_sq_range : float
         Running means of how far the scores of a block lie apart, and of its square.
     """
 
-    phase: str = "ladder"
+    phase: str = "initial sigma"
     origin: Array = None  # type: ignore[assignment]
     mean: Array = None  # type: ignore[assignment]
-    unit: Array = None  # type: ignore[assignment]
+    scale: Array = None  # type: ignore[assignment]
     sigma: float = 0.0
-    ladder: Ladder = None  # type: ignore[assignment]
+    initial_sigma: InitialSigma = None  # type: ignore[assignment]
     covariance: Array = None  # type: ignore[assignment]
     root: Array = None  # type: ignore[assignment]
     inverse_root: Array = None  # type: ignore[assignment]
-    path: Array = None  # type: ignore[assignment]
-    direction: Array = None  # type: ignore[assignment]
+    p_sigma: Array = None  # type: ignore[assignment]
+    p_c: Array = None  # type: ignore[assignment]
     blocks: float = 2.0
     agreement: float = 1.0
     average: Array = None  # type: ignore[assignment]
-    weight: float = 0.0
+    average_evals: float = 0.0
     lowest: float = np.inf
-    differed: bool = False
+    values_differ: bool = False
     seeds: float = 1.0
-    height: float = 0.0
-    power: float = 0.0
+    mean_range: float = 0.0
+    mean_sq_range: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -188,10 +189,10 @@ class BlockCMA(Method):
     Parameters
     ----------
     sigma : float, optional
-        First standard deviation of the points, in units; None: from a ladder of counted probes.
+        First standard deviation of the points, in multiples of `scale`; None: from counted probes.
     population : int, optional
         Points in a generation; None: 4 + 3 ln d and more, as noise demands.
-    unit : float, optional
+    scale : float, optional
         Length that matters, the same for all coordinates (see `x_scale` of `minimize` for several). None: the width of
         the box where there is one, else the root mean square of x0 (1 if x0 = 0).
 
@@ -220,15 +221,15 @@ class BlockCMA(Method):
 
     sigma: float | None = None
     population: int | None = None
-    unit: float | None = None
+    scale: float | None = None
     name: ClassVar[str] = "cma"
 
     def __post_init__(self) -> None:
         arguments.keep(
             self,
             sigma=arguments.optional_positive("sigma", self.sigma),
-            population=arguments.optional_count("population", self.population, FEWEST),
-            unit=arguments.optional_positive("unit", self.unit),
+            population=arguments.optional_count("population", self.population, MIN_POPULATION),
+            scale=arguments.optional_positive("scale", self.scale),
         )
 
     @property
@@ -237,27 +238,27 @@ class BlockCMA(Method):
             horizon=True,
             output="choice",
             candidates=3,
-            favourite="first",
-            judging=JUDGING,
+            tie_break="first",
+            selection_share=SELECTION_SHARE,
             random_stop=any_iterate,
         )
 
     def init(self, x: Array, context: Context) -> CMAState:
         d = x.size
-        ladder = Ladder.plan(context, self._budget(d, context))
-        full = d <= FULL
+        initial_sigma = InitialSigma.plan(context, self._budget(d, context))
+        full = d <= MAX_FULL_D
         state = CMAState(
             x,
             origin=x,
             mean=x,
-            unit=self._units(x, context),
-            sigma=ladder.default if self.sigma is None else self.sigma,
-            ladder=ladder,
+            scale=self._scales(x, context),
+            sigma=initial_sigma.default if self.sigma is None else self.sigma,
+            initial_sigma=initial_sigma,
             covariance=np.eye(d) if full else np.ones(d),
             root=np.eye(d) if full else np.ones(d),
             inverse_root=np.eye(d) if full else np.ones(d),
-            path=np.zeros(d),
-            direction=np.zeros(d),
+            p_sigma=np.zeros(d),
+            p_c=np.zeros(d),
             average=x,
         )
         state.phase = "start" if not context.noisy else self._first_phase(state)
@@ -266,40 +267,42 @@ class BlockCMA(Method):
     def ask(self, state: CMAState, context: Context, limit: int | None) -> Query | None:
         if state.phase == "start":
             return Query(state.origin[None].copy())
-        if state.phase == "ladder":
-            query = state.ladder.ask(state.origin, state.unit, context)
+        if state.phase == "initial sigma":
+            query = state.initial_sigma.ask(state.origin, state.scale, context)
             return query if limit is None or len(query) <= limit else None
         size = self._size(state)
         cut = limit is not None and limit < size
         if cut:
             assert limit is not None
             size = limit
-        return self._generation(state, context, size, cut) if size >= FEWEST else None
+        return self._generation(state, context, size, cut) if size >= MIN_POPULATION else None
 
     def tell(self, state: CMAState, context: Context, query: Query, values: Array) -> Step:
         if not context.noisy:
             self._keep_lowest(state, query.points, values)
         if state.phase == "start":
-            failed = state.lowest == np.inf  # then the small levels of the ladder would fail as well
+            failed = state.lowest == np.inf  # then the smallest initial σ would fail as well
             state.phase = "search" if failed else self._first_phase(state)
-            return self._told(state, None, 0)
-        if state.phase == "ladder":
-            sigma = state.ladder.tell(query, values)
+            return self._make_step(state, None, 0)
+        if state.phase == "initial sigma":
+            sigma = state.initial_sigma.tell(query, values)
             if sigma is not None:
                 state.sigma = sigma
                 state.phase = "search"
                 if context.sample is not None:
-                    state.seeds = self._affordable(state, context.after(query), EVEN_PAIRS / state.ladder.share(sigma))
-            return self._told(state, None, 0)
-        left = state.x
+                    state.seeds = self._affordable(
+                        state, context.after(query), INFORMATIVE_PAIRS / state.initial_sigma.share(sigma)
+                    )
+            return self._make_step(state, None, 0)
+        previous = state.x
         self._evolve(state, context, query, values)
         state.nit += 1
         if context.noisy:
             state.x = state.mean
-        return self._told(state, left, 1)
+        return self._make_step(state, previous, 1)
 
     def _first_phase(self, state: CMAState) -> str:
-        return "ladder" if self.sigma is None and state.ladder.pairs else "search"
+        return "initial sigma" if self.sigma is None and state.initial_sigma.pairs else "search"
 
     def _budget(self, d: int, context: Context) -> int | None:
         """Return how many values the run may take; None when nobody knows."""
@@ -307,10 +310,10 @@ class BlockCMA(Method):
         limits = [limit for limit in (context.max_evals, generations) if limit is not None]
         return min(limits) if limits else None
 
-    def _units(self, x: Array, context: Context) -> Array:
+    def _scales(self, x: Array, context: Context) -> Array:
         """Return the length that matters in each coordinate."""
-        if self.unit is not None:
-            return np.full(x.size, self.unit)
+        if self.scale is not None:
+            return np.full(x.size, self.scale)
         typical = root_mean_square(x) or 1.0
         if not isinstance(context.project, Box):
             return np.full(x.size, typical)
@@ -324,11 +327,11 @@ class BlockCMA(Method):
 
     def _generation(self, state: CMAState, context: Context, size: int, cut: bool) -> Query:
         """Draw a generation, each block with ξ of its own, turn after turn; all points lie in the allowed set."""
-        seeds = min(_seeds(state), size // FEWEST) if cut else _seeds(state)
+        seeds = min(_seeds(state), size // MIN_POPULATION) if cut else _seeds(state)
         size //= seeds
         block = _blocks(size, state.x.size)
         y = _times(state.root, context.rng.normal(size=(size, state.x.size)))  # eqs. (38), (39)
-        points = state.mean + state.sigma * state.unit * y  # eq. (40)
+        points = state.mean + state.sigma * state.scale * y  # eq. (40)
         if context.project is not None:
             points = np.stack([context.project(point) for point in points])
         samples = None
@@ -337,7 +340,7 @@ class BlockCMA(Method):
             samples = context.sample(context.rng, number * seeds)
             samples = np.concatenate([samples[turn * number :][block] for turn in range(seeds)])
             points = np.concatenate([points] * seeds)
-        return Query(points, samples, memory=seeds, cut=cut)
+        return Query(points, samples, aux=seeds, truncated=cut)
 
     def _evolve(self, state: CMAState, context: Context, query: Query, values: Array) -> None:
         """Move the mean, the step size and the covariance on; a generation that failed altogether changes nothing."""
@@ -345,7 +348,7 @@ class BlockCMA(Method):
         if not fine.any():
             return
         d = state.x.size
-        seeds = query.memory
+        seeds = query.aux
         size = len(query) // seeds
         points = query.points[:size]
         constants = Constants(d, size)
@@ -354,48 +357,50 @@ class BlockCMA(Method):
             state.value = float(values[fine].mean())
         scores = np.where(fine, values, np.inf)
         if context.sample is not None:
-            scores = together([centred(turn, block) for turn in scores.reshape(seeds, size)])
+            scores = mean_scores([subtract_block_means(turn, block) for turn in scores.reshape(seeds, size)])
             fine = np.isfinite(scores)
             self._adapt_seeds(state, context.after(query), scores, block)
-        weights = shared(constants.weights, scores)
+        weights = share_weights(constants.weights, scores)
         weights[~fine] = 0.0
         weights /= weights.sum()
-        penalties = shared(constants.penalties, scores)
-        background = crowd(scores) if context.noisy else None
+        negative_weights = share_weights(constants.negative_weights, scores)
+        background = majority_tie(scores) if context.noisy else None
         if background is not None:  # else the mean of points that tell nothing would be a random step
             weights = np.where(fine, weights - weights[background][0], 0.0)
-            penalties[background] = 0.0
-        telling = bool(weights.any())
+            negative_weights[background] = 0.0
+        informative = bool(weights.any())
 
-        y = (points - state.mean) / (state.sigma * state.unit)  # of the points as they were clipped
+        y = (points - state.mean) / (state.sigma * state.scale)  # of the points as they were clipped
         white = _times(state.inverse_root, y)
-        mass = 1 / float((weights**2).sum()) if telling else 0.0
+        mu_eff = 1 / float((weights**2).sum()) if informative else 0.0
         step = weights @ y  # eq. (41)
-        left = state.mean
-        state.mean = context.projected(left + state.sigma * state.unit * step, 0.0)  # eq. (42)
-        state.size = state.sigma
-        state.norm = norm(state.mean - left)
-        rate = constants.path_rate
-        certain = constants.mass if background is None else mass
+        previous = state.mean
+        state.mean = context.projected(previous + state.sigma * state.scale * step, 0.0)  # eq. (42)
+        state.step_size = state.sigma
+        state.grad_norm = norm(state.mean - previous)
+        c_sigma = constants.c_sigma
+        certain = constants.mu_eff if background is None else mu_eff
         self._adapt_population(state, context.after(query), certain, weights, white, block)
-        if telling:
-            state.path = (1 - rate) * state.path + sqrt(rate * (2 - rate) * mass) * (weights @ white)  # eq. (43)
-            self._adapt_covariance(state, constants, weights, penalties, y, white, step, mass)
+        if informative:
+            state.p_sigma = (1 - c_sigma) * state.p_sigma + sqrt(c_sigma * (2 - c_sigma) * mu_eff) * (
+                weights @ white
+            )  # eq. (43)
+            self._adapt_covariance(state, constants, weights, negative_weights, y, white, step, mu_eff)
             self._adapt_sigma(state, constants, context.noisy)
         self._leave_plateau(state, context, constants, scores, values[np.isfinite(values)])
         over = context.after(query).progress(state.nit + 1)
-        if over is not None and over > 1 - LAST:
-            state.weight += len(query)
-            state.average = state.average + (len(query) / state.weight) * (state.mean - state.average)
+        if over is not None and over > 1 - AVERAGED:
+            state.average_evals += len(query)
+            state.average = state.average + (len(query) / state.average_evals) * (state.mean - state.average)
         else:
             state.average = state.mean
 
     def _adapt_sigma(self, state: CMAState, constants: Constants, noisy: bool) -> None:
-        length = float(np.linalg.norm(state.path))
-        rate = constants.path_rate
-        change = min(1.0, rate / constants.damping * (length / constants.length - 1))  # eq. (44)
+        length = float(np.linalg.norm(state.p_sigma))
+        c_sigma = constants.c_sigma
+        change = min(1.0, c_sigma / constants.d_sigma * (length / constants.chi_n - 1))  # eq. (44)
         if noisy and change < 0:
-            change *= 1 - HOLD * max(_urge(state), 0.0)
+            change *= 1 - HOLD * max(_noise_measure(state), 0.0)
         state.sigma *= exp(change)
 
     def _leave_plateau(
@@ -408,57 +413,57 @@ class BlockCMA(Method):
         own.
         """
         ordered = np.sort(scores)
-        state.differed = state.differed or bool(ordered[0] < ordered[-1])
+        state.values_differ = state.values_differ or bool(ordered[0] < ordered[-1])
         flat = ordered[0] == ordered[ceil(0.7 * scores.size) - 1]
-        if context.noisy and state.differed:
+        if context.noisy and state.values_differ:
             flat = flat and context.sample is not None and values.min() < values.max()
-        if flat and _spread(state) < state.ladder.limit:
-            state.sigma *= exp(0.2 + constants.path_rate / constants.damping)  # Hansen's remedy for a flat function
-        state.sigma = min(state.sigma, state.ladder.widest / float(np.sqrt(_variances(state).max())))
-        state.sigma = max(state.sigma, SMALLEST / float(state.unit.min()))
+        if flat and _spread(state) < state.initial_sigma.limit:
+            state.sigma *= exp(0.2 + constants.c_sigma / constants.d_sigma)  # Hansen's remedy for a flat function
+        state.sigma = min(state.sigma, state.initial_sigma.widest / float(np.sqrt(_variances(state).max())))
+        state.sigma = max(state.sigma, MIN_SIGMA / float(state.scale.min()))
 
     def _adapt_covariance(
         self,
         state: CMAState,
         constants: Constants,
         weights: Array,
-        penalties: Array,
+        negative_weights: Array,
         y: Array,
         white: Array,
         step: Array,
-        mass: float,
+        mu_eff: float,
     ) -> None:
         d = step.size
-        rate = constants.path_rate
-        expected = sqrt(1 - (1 - rate) ** (2 * (state.nit + 1)))
-        going = float(np.linalg.norm(state.path)) < (1.4 + 2 / (d + 1)) * constants.length * expected  # h_σ
-        along = constants.direction_rate
-        gain = sqrt(along * (2 - along) * mass) if going else 0.0
-        state.direction = (1 - along) * state.direction + gain * step  # eq. (45)
-        every = np.maximum(weights, 0.0) + penalties
-        lengths = np.maximum((white**2).sum(axis=1), SHORTEST)
-        scaled = np.where(every >= 0, every, every * d / lengths)  # eq. (46)
-        one = constants.rank_one
-        many = constants.rank_many
-        lost = 0.0 if going else one * along * (2 - along)
-        keep = 1 + lost - one - many * float(every.sum())
+        c_sigma = constants.c_sigma
+        expected = sqrt(1 - (1 - c_sigma) ** (2 * (state.nit + 1)))
+        h_sigma = float(np.linalg.norm(state.p_sigma)) < (1.4 + 2 / (d + 1)) * constants.chi_n * expected
+        c_c = constants.c_c
+        gain = sqrt(c_c * (2 - c_c) * mu_eff) if h_sigma else 0.0
+        state.p_c = (1 - c_c) * state.p_c + gain * step  # eq. (45)
+        all_weights = np.maximum(weights, 0.0) + negative_weights
+        lengths = np.maximum((white**2).sum(axis=1), MIN_SQ_LENGTH)
+        scaled = np.where(all_weights >= 0, all_weights, all_weights * d / lengths)  # eq. (46)
+        c_1 = constants.c_1
+        c_mu = constants.c_mu
+        lost = 0.0 if h_sigma else c_1 * c_c * (2 - c_c)
+        keep = 1 + lost - c_1 - c_mu * float(all_weights.sum())
         if state.covariance.ndim == 1:
-            update = one * state.direction**2 + many * (scaled @ (y * y))
+            update = c_1 * state.p_c**2 + c_mu * (scaled @ (y * y))
         else:
-            update = one * np.outer(state.direction, state.direction) + many * (y.T * scaled) @ y
+            update = c_1 * np.outer(state.p_c, state.p_c) + c_mu * (y.T * scaled) @ y
         state.covariance = keep * state.covariance + update  # eq. (47)
         self._take_roots(state)
 
     def _take_roots(self, state: CMAState) -> None:
         """Bring C^(1/2) and C^(−1/2) up to date."""
         if state.covariance.ndim == 1:
-            state.covariance = np.maximum(state.covariance, THINNEST * state.covariance.max())
+            state.covariance = np.maximum(state.covariance, MIN_EIGENVALUE_RATIO * state.covariance.max())
             state.root = np.sqrt(state.covariance)
             state.inverse_root = 1 / state.root
             return
         state.covariance = (state.covariance + state.covariance.T) / 2
         squares, axes = np.linalg.eigh(state.covariance)
-        least = THINNEST * squares[-1]
+        least = MIN_EIGENVALUE_RATIO * squares[-1]
         if squares[0] < least:  # what rounding could make negative
             squares = np.maximum(squares, least)
             state.covariance = (axes * squares) @ axes.T
@@ -470,7 +475,7 @@ class BlockCMA(Method):
         self,
         state: CMAState,
         context: Context,
-        mass: float,
+        mu_eff: float,
         weights: Array,
         white: Array,
         block: npt.NDArray[np.int64],
@@ -481,28 +486,32 @@ class BlockCMA(Method):
         one = 2 * weights[half] @ white[half]
         other = 2 * weights[~half] @ white[~half]
         fresh = context.noisy and context.sample is None
-        wanted = NEAR * (WANTED_FRESH if fresh else WANTED) * Constants(d, _usual_size(d)).mass
-        state.agreement = FORGET * state.agreement + (1 - FORGET) * float(one @ other) * mass / wanted
-        urge = _urge(state)
-        state.blocks *= exp((GROWTH if urge > 0 else DECLINE) * urge)
-        most = max(2.0 * _usual_size(d), CROWD * context.nfev / _seeds(state)) / _block_size(d)
+        target = (
+            TOLERATED * (TARGET_AGREEMENT_FRESH if fresh else TARGET_AGREEMENT) * Constants(d, _default_size(d)).mu_eff
+        )
+        state.agreement = FORGET * state.agreement + (1 - FORGET) * float(one @ other) * mu_eff / target
+        noise = _noise_measure(state)
+        state.blocks *= exp((GROWTH if noise > 0 else DECLINE) * noise)
+        most = max(2.0 * _default_size(d), MAX_GENERATION * context.nfev / _seeds(state)) / _block_size(d)
         state.blocks = min(max(state.blocks, 2.0), max(most, 2.0))
 
     def _adapt_seeds(self, state: CMAState, context: Context, scores: Array, block: npt.NDArray[np.int64]) -> None:
         """Compare how much blocks say: where few of them say all, ranks would be those of the many that say little."""
-        heights = np.array([_height(scores[block == number]) for number in range(int(block[-1]) + 1)])
-        state.height = REMEMBER * state.height + (1 - REMEMBER) * float(heights.mean())
-        state.power = REMEMBER * state.power + (1 - REMEMBER) * float((heights**2).mean())
-        if not state.power:
+        ranges = np.array([_range(scores[block == number]) for number in range(int(block[-1]) + 1)])
+        if not ranges.max() < LARGEST_RANGE:
             return
-        share = state.height**2 / state.power / (1 - REMEMBER ** (state.nit + 1))
-        state.seeds *= exp(GROWTH if share < EVEN else -GROWTH)
+        state.mean_range = REMEMBER * state.mean_range + (1 - REMEMBER) * float(ranges.mean())
+        state.mean_sq_range = REMEMBER * state.mean_sq_range + (1 - REMEMBER) * float((ranges**2).mean())
+        if not state.mean_sq_range:
+            return
+        share = state.mean_range**2 / state.mean_sq_range / (1 - REMEMBER ** (state.nit + 1))
+        state.seeds *= exp(GROWTH if share < INFORMATIVE else -GROWTH)
         state.seeds = self._affordable(state, context, state.seeds)
 
     def _affordable(self, state: CMAState, context: Context, seeds: float) -> float:
         """Return so many seeds, or as many as two blocks can afford."""
         budget = self._budget(state.x.size, context) or 0
-        most = max(CROWD * context.nfev, DEAREST * budget) / (2 * _block_size(state.x.size))
+        most = max(MAX_GENERATION * context.nfev, MAX_TWO_BLOCKS * budget) / (2 * _block_size(state.x.size))
         return max(min(seeds, most), 1.0)
 
     def _keep_lowest(self, state: CMAState, points: Array, values: Array) -> None:
@@ -513,32 +522,33 @@ class BlockCMA(Method):
             state.lowest = float(scores[first])
             state.x = points[first].copy()
 
-    def _told(self, state: CMAState, offer: Array | None, completed: int) -> Step:
+    def _make_step(self, state: CMAState, iterate: Array | None, completed: int) -> Step:
         candidates = {"last mean": state.mean, START: state.origin}
         if state.lowest < np.inf:
             candidates = {"lowest point seen": state.x, **candidates}
-        elif state.weight:
+        elif state.average_evals:
             candidates = {"mean of the last third": state.average, **candidates}
-        return state.step(offer, completed, remarks={"settings": self._remark(state)}, candidates=candidates)
+        return state.make_step(
+            iterate, completed, notes={"settings": self._settings_note(state)}, candidates=candidates
+        )
 
-    def _remark(self, state: CMAState) -> str:
+    def _settings_note(self, state: CMAState) -> str:
         if state.phase != "search":
             return "CMA-ES was still looking for its first step size."
         generations = "1 generation" if state.nit == 1 else f"{state.nit} generations"
-        return (
-            f"CMA-ES did {generations}, the last of about {self._size(state)} points that were spread over "
-            f"{_spread(state):.3g} of the bounds, or of |x0| without them."
-        )
+        deviation = state.sigma * root_mean_square(np.sqrt(_variances(state)) * state.scale)
+        size = self._size(state)
+        return f"CMA-ES: {generations}, the last of about {size} points, standard deviation {deviation:.3g}."
 
 
-def shared(weights: Array, scores: Array) -> Array:
+def share_weights(weights: Array, scores: Array) -> Array:
     """Return the weight of each point, the lowest score first; equal scores share theirs.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from goldstein.methods.cma import shared
-    >>> shared(np.array([0.6, 0.3, 0.1, 0.0]), np.array([5.0, 1.0, 1.0, 7.0]))
+    >>> from goldstein.methods.cma import share_weights
+    >>> share_weights(np.array([0.6, 0.3, 0.1, 0.0]), np.array([5.0, 1.0, 1.0, 7.0]))
     array([0.1 , 0.45, 0.45, 0.  ])
     """
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
@@ -546,7 +556,7 @@ def shared(weights: Array, scores: Array) -> Array:
     return np.asarray((sums / counts)[place])
 
 
-def crowd(scores: Array) -> npt.NDArray[np.bool_] | None:
+def majority_tie(scores: Array) -> npt.NDArray[np.bool_] | None:
     """Return where the score is that more than half of the points have; None if there is none."""
     ordered = np.sort(scores)
     middle = ordered[scores.size // 2]
@@ -554,7 +564,7 @@ def crowd(scores: Array) -> npt.NDArray[np.bool_] | None:
     return same if np.isfinite(middle) and 2 * same.sum() > scores.size else None
 
 
-def centred(scores: Array, block: npt.NDArray[np.int64]) -> Array:
+def subtract_block_means(scores: Array, block: npt.NDArray[np.int64]) -> Array:
     """Subtract from each score the mean of the finite ones of its block; the values of a flat block become 0."""
     out = scores.copy()
     for number in range(int(block[-1]) + 1):
@@ -567,34 +577,38 @@ def centred(scores: Array, block: npt.NDArray[np.int64]) -> Array:
     return out
 
 
-def together(turns: list[Array]) -> Array:
+def mean_scores(turns: list[Array]) -> Array:
     """Return the mean of the scores of each point; of those that did not fail, if they are the most."""
     if len(turns) == 1:
         return turns[0]
     every = np.stack(turns)
     fine = np.isfinite(every)
     count = fine.sum(axis=0)
-    total = np.where(fine, every, 0.0).sum(axis=0)
-    return np.where(2 * count > len(turns), total / np.maximum(count, 1), np.inf)
+    summands = np.where(fine, every, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
+        mean = summands.sum(axis=0) / np.maximum(count, 1)
+    if not np.isfinite(mean).all():
+        mean = (summands / np.maximum(count, 1)).sum(axis=0)
+    return np.where(2 * count > len(turns), mean, np.inf)
 
 
-def _height(scores: Array) -> float:
+def _range(scores: Array) -> float:
     """Return how far scores lie apart; 0 if all failed."""
     fine = scores[np.isfinite(scores)]
-    return float(fine.max() - fine.min()) if fine.size else 0.0
+    return float(fine.max()) - float(fine.min()) if fine.size else 0.0
 
 
 def _seeds(state: CMAState) -> int:
     return max(1, round(state.seeds))
 
 
-def _urge(state: CMAState) -> float:
+def _noise_measure(state: CMAState) -> float:
     """Return how much the population wants to grow: 1 where noise decides, −1 where the halves agree."""
     return min(max(1 - state.agreement, -1.0), 1.0)
 
 
 def _spread(state: CMAState) -> float:
-    """Return the standard deviation of the points, in units, as the root mean square over the coordinates."""
+    """Return the root mean square over coordinates of the points' standard deviation, in multiples of `scale`."""
     return state.sigma * float(np.sqrt(_variances(state).mean()))
 
 
@@ -603,12 +617,12 @@ def _variances(state: CMAState) -> Array:
     return state.covariance if state.covariance.ndim == 1 else np.diagonal(state.covariance)
 
 
-def _usual_size(d: int) -> int:
+def _default_size(d: int) -> int:
     return 4 + int(3 * log(d))  # λ₀, eq. (48)
 
 
 def _block_size(d: int) -> int:
-    return ceil(_usual_size(d) / 2)
+    return ceil(_default_size(d) / 2)
 
 
 def _blocks(size: int, d: int) -> npt.NDArray[np.int64]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from goldstein import retired
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.ingd import Certifying, CertifyingState
 from goldstein.methods.method import Context, Step
@@ -44,6 +45,7 @@ class CuttingPlaneState(CertifyingState):
     z: Array | None = None
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class CuttingPlane(Certifying):
     """Cutting planes in the space of directions (Davis et al. 2022), with the proof of the answer.
@@ -66,7 +68,7 @@ class CuttingPlane(Certifying):
     ----------
     delta, epsilon : float
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `Certifying`.
 
     Notes
@@ -126,17 +128,17 @@ class CuttingPlane(Certifying):
             v, r = state.cloud.mean(axis=0), self.epsilon / (64 * d * state.largest)  # line 4
             z = v + r * ball(rng, 1, d)[0]  # line 5
             ahead = x - self._length * z / np.sqrt(z @ z)
-            return Query(ahead[None], memory=(z, ahead))
+            return Query(ahead[None], aux=(z, ahead))
         z = state.z
         assert z is not None
         return Query((x - rng.random() * self._length * z / np.sqrt(z @ z))[None], order=1)  # line 7
 
     def _tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         state.nit += query.order
         if usable(values):  # else it is asked again, at another random point
             self._take(state, context, query, values)
-        return self._told(state, query, left)
+        return self._make_step(state, query, iterate)
 
     def _take(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> None:
         """Take an answer that did not fail."""
@@ -144,7 +146,7 @@ class CuttingPlane(Certifying):
             state.value = float(values[0])
             state.phase = "start"
         elif state.phase == "test":
-            z, ahead = query.memory
+            z, ahead = query.aux
             if values[0] <= state.value - self._length * self.epsilon / 3:  # line 6
                 self._move(state, ahead, float(values[0]))
             else:
@@ -176,7 +178,7 @@ class CuttingPlane(Certifying):
         if state.phase == "done":
             return
         assert state.m is not None
-        inside = np.vstack([state.cloud[state.cloud @ u >= state.levels[-1]], 0.9 * state.m / state.norm])
+        inside = np.vstack([state.cloud[state.cloud @ u >= state.levels[-1]], 0.9 * state.m / state.grad_norm])
         start = inside[np.arange(len(state.cloud)) % len(inside)]
         state.cloud = hit_and_run(context.rng, start, state.gradients[1:], state.levels, state.cloud)
 

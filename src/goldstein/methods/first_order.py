@@ -22,17 +22,17 @@ from goldstein.methods.method import Context, Method, MethodState, Needs, Scale,
 from goldstein.norms import norms
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query, Samples
 from goldstein.oracle.recipe import Clipped, Joined
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.projection import Box
 from goldstein.state import State
 
 SOURCES = ("oracle", "sift")
-STEP = 1e-5  # h, in ρ, where rounding allows it
-LONGEST = 0.1  # √d·h at most, in ρ, however coarse the values are
+FD_STEP = 1e-5  # h, in ρ, where rounding allows it
+MAX_FD_STEP = 0.1  # √d·h at most, in ρ, however coarse the values are
 FARTHEST = 1.5  # |h_j| at most, in h
-PRECISION = 100.0  # h at least, in rounding errors √d·u|F| of a gradient over its size
-SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
-DROWNED = 50  # so many gradients, most of which differ by rounding alone, are worth a warning
+ROUNDOFF_FACTOR = 100.0  # h at least, in rounding errors √d·u|F| of a gradient over its size
+SHORT_VALUES = 10  # values that fit into float32 before single precision is assumed
+WARN_AFTER = 50  # gradients, most of which differ by rounding alone, before the warning
 
 
 @dataclass
@@ -45,13 +45,13 @@ class Sifted(State):
         Of the method's own query.
     bisection : estimate.sift.Sift or None
         The bisection that is under way.
-    step : float
+    fd_step : float
         Its h.
-    power, directions, active : float
+    sum_sq_norm, n_estimates, n_active : float
         Sum of ‖g‖² over all gradients, how many those are, and how many of them were not 0.
     magnitude : float
         Sum of |v(0)| over them.
-    drowned : int
+    below_roundoff : int
         Those whose ends differ by rounding alone.
     single, double : int
         Values that tell something about their precision.
@@ -61,12 +61,12 @@ class Sifted(State):
     samples: Samples | None = None
     memory: Any = None
     bisection: sift.Sift | None = None
-    step: float = 0.0
-    power: float = 0.0
-    directions: float = 0.0
-    active: float = 0.0
+    fd_step: float = 0.0
+    sum_sq_norm: float = 0.0
+    n_estimates: float = 0.0
+    n_active: float = 0.0
     magnitude: float = 0.0
-    drowned: int = 0
+    below_roundoff: int = 0
     single: int = 0
     double: int = 0
 
@@ -78,13 +78,13 @@ class Sifted(State):
     @property
     def level(self) -> float:
         """The mean of |F|."""
-        return self.magnitude / max(self.directions, 1.0)
+        return self.magnitude / max(self.n_estimates, 1.0)
 
     def rounding(self, d: int) -> float:
         """Return the rounding error of a gradient, √d·u|F|/h."""
-        return sqrt(d) * self.roundoff * self.level / self.step if self.step else 0.0
+        return sqrt(d) * self.roundoff * self.level / self.fd_step if self.fd_step else 0.0
 
-    def see(self, values: Array) -> None:
+    def tell(self, values: Array) -> None:
         """Take a round of values."""
         if not self.double:
             single, double = evidence(values[np.isfinite(values)])
@@ -93,7 +93,8 @@ class Sifted(State):
         assert self.bisection is not None
         self.bisection.tell(values)
 
-    def end(self) -> tuple[Query, Array]:
+    @np.errstate(over="ignore", invalid="ignore")
+    def finish(self) -> tuple[Query, Array]:
         """Return the method's query and its gradients, NaN where a value failed; nothing is under way any more."""
         bisection = self.bisection
         assert bisection is not None
@@ -101,42 +102,42 @@ class Sifted(State):
         gradients = bisection.gradients()
         fine = ~bisection.failed & np.isfinite(gradients).all(axis=1)
         sizes = norms(gradients[fine])
-        self.power += float((sizes * sizes).sum())
-        self.directions += sizes.size
-        self.active += int((sizes > 0).sum())
+        self.sum_sq_norm += float((sizes * sizes).sum())
+        self.n_estimates += sizes.size
+        self.n_active += int((sizes > 0).sum())
         self.magnitude += float(np.abs(bisection.first[fine]).sum())
-        self.drowned += int(bisection.drowned[fine].sum())
-        asked = Query(self.points, self.samples, order=1, memory=self.memory)
+        self.below_roundoff += int(bisection.below_roundoff[fine].sum())
+        query = Query(self.points, self.samples, order=1, aux=self.memory)
         self.points = None
         self.samples = None
         self.memory = None
         self.bisection = None
-        return asked, np.where(fine[:, None], gradients, np.nan)
+        return query, np.where(fine[:, None], gradients, np.nan)
 
-    def said(self, step: Step, d: int) -> Step:
+    def annotate(self, step: Step, d: int) -> Step:
         """Return a step with the noise of the gradients so far, and what they have shown to be wrong."""
-        mean = self.power / max(self.directions, 1.0)
-        noise = (sqrt(d) * self.step, mean)  # so that d·u|F|/δ is √d·u|F|/h
-        notices = dict(step.notices or {})
-        if self.directions >= DROWNED and 2 * self.drowned > self.directions:
-            notices.setdefault("precision", self._drowning())
-        return replace(step, noise=noise, directions=self.directions, notices=notices or None)
+        mean = self.sum_sq_norm / max(self.n_estimates, 1.0)
+        delta = sqrt(d) * self.fd_step  # so that d·u|F|/δ is √d·u|F|/h
+        warnings = dict(step.warnings or {})
+        if self.n_estimates >= WARN_AFTER and 2 * self.below_roundoff > self.n_estimates:
+            warnings.setdefault("precision", self._roundoff_warning())
+        return replace(step, delta=delta, mean_sq_norm=mean, n_estimates=self.n_estimates, warnings=warnings or None)
 
-    def _drowning(self) -> str:
-        share = self.drowned / self.directions
+    def _roundoff_warning(self) -> str:
+        share = self.below_roundoff / self.n_estimates
         return (
             f"Rounding errors of F (|F| about {self.level:.2g}) hide {share:.0%} of the gradients at "
-            f"step={self.step:.3g}: use a larger step and rho, higher precision, or subtract a constant from F."
+            f"fd_step={self.fd_step:.3g}: use larger fd_step and rho, higher precision, or subtract a constant from F."
         )
 
 
 @dataclass
-class Begun:
+class Batch:
     """The memory of the first round: the method's query and its bisection with h."""
 
     query: Query
     bisection: sift.Sift
-    step: float
+    fd_step: float
 
 
 @dataclass
@@ -160,26 +161,26 @@ class FirstOrder(Method):
         ρ, for "sift": all values for a gradient at y lie within ρ of y (ρ' is ρ less the length of the walk), and
         their mean is near ∇f_ρ'(y), which lies in ∂_ρ f(y). What the method does itself stays within δ − ρ.
         None: a small part of δ.
-    step : float, optional
+    fd_step : float, optional
         h, for "sift": h_j = ±U(½, 3/2)·h. None: 1e-5·ρ, or as much as rounding errors of F ask for.
     """
 
     gradients: str = "oracle"
     rho: float | None = None
-    step: float | None = None
+    fd_step: float | None = None
 
     _share: ClassVar[float] = 0.05  # ρ, in δ, when it is not given
 
     def _check_source(self, delta: float) -> None:
         """Check the settings that say where gradients come from."""
         arguments.one_of("gradients", self.gradients, SOURCES)
-        for name in ("rho", "step"):
+        for name in ("rho", "fd_step"):
             if self.gradients == "oracle" and getattr(self, name) is not None:
                 raise ValueError(f'{name} is for gradients="sift"; the oracle\'s own gradients need none.')
         if self.rho is not None:
-            wanted = f"a number between 0 and delta = {delta:g}"
-            arguments.keep(self, rho=arguments.number("rho", self.rho, wanted, lambda given: 0 < given < delta))
-        arguments.keep(self, step=arguments.optional_positive("step", self.step))
+            expected = f"a number between 0 and delta = {delta:g}"
+            arguments.keep(self, rho=arguments.number("rho", self.rho, expected, lambda v: 0 < v < delta))
+        arguments.keep(self, fd_step=arguments.optional_positive("fd_step", self.fd_step))
 
     @property
     def _radius(self) -> float:
@@ -189,17 +190,17 @@ class FirstOrder(Method):
         delta: float = self.delta  # type: ignore[attr-defined]
         return self._share * delta if self.rho is None else self.rho
 
-    def _sourced(self, needs: Needs) -> Needs:
+    def _with_source(self, needs: Needs) -> Needs:
         """Return the needs of a method that takes gradients, with this source of them."""
         if self.gradients == "oracle":
             return replace(needs, gradients=True, sifting=True)
-        reach = max(needs.reach, self._radius)
-        return replace(needs, replay="evaluates the same ξ at several points", reach=reach, narrow=True)
+        reach = max(needs.query_radius, self._radius)
+        return replace(needs, replay="evaluates the same ξ at several points", query_radius=reach, respects_bounds=True)
 
     @classmethod
-    def _affordable(cls, scale: Scale, given: Mapping[str, Any]) -> int:
+    def _affordable(cls, scale: Scale, options: Mapping[str, Any]) -> int:
         """Return how many gradients the evaluations left buy, if all of them are dense."""
-        if given.get("gradients") != "sift":
+        if options.get("gradients") != "sift":
             return scale.evals
         d = (scale.estimate / scale.gradient) ** 2
         return max(1, int(scale.evals / (d + 1)))
@@ -208,11 +209,11 @@ class FirstOrder(Method):
         state = self._init(x, context)
         if self.gradients == "sift":
             state.sifted = Sifted()
-            walked = self._walked(self._step(state.sifted, x.size), x.size)
-            if walked >= self._radius:
+            walk_length = self._walk_length(self._fd_step(state.sifted, x.size), x.size)
+            if walk_length >= self._radius:
                 raise ValueError(
-                    f"A walk with step = {self.step:g} through {x.size} coordinates goes {walked:.3g} far, which must "
-                    f"be less than rho = {self._radius:g}."
+                    f"A walk of fd_step = {self.fd_step:g} through {x.size} coordinates is {walk_length:.3g} long: it "
+                    f"must be shorter than rho = {self._radius:g}."
                 )
         return state
 
@@ -228,27 +229,27 @@ class FirstOrder(Method):
             return query
         if limit is not None and limit < 2 * len(query):
             return None
-        begun = self._set_out(sifted, context, query)
-        first = begun.bisection.query()
-        first.memory = begun
+        batch = self._start_batch(sifted, context, query)
+        first = batch.bisection.query()
+        first.aux = batch
         return first
 
     def tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
         sifted: Sifted | None = state.sifted
-        begun = query.memory
-        if isinstance(begun, Begun) and sifted is not None:
-            sifted.points = begun.query.points
-            sifted.samples = begun.query.samples
-            sifted.memory = begun.query.memory
-            sifted.bisection = begun.bisection
-            sifted.step = begun.step
+        batch = query.aux
+        if isinstance(batch, Batch) and sifted is not None:
+            sifted.points = batch.query.points
+            sifted.samples = batch.query.samples
+            sifted.memory = batch.query.aux
+            sifted.bisection = batch.bisection
+            sifted.fd_step = batch.fd_step
         if sifted is None or sifted.bisection is None:
             return self._tell(state, context, query, values)
-        sifted.see(values)
+        sifted.tell(values)
         if not sifted.bisection.over:
-            return sifted.said(state.step(completed=0, underway=True), state.x.size)
-        asked, gradients = sifted.end()
-        return sifted.said(self._tell(state, context, asked, gradients), state.x.size)
+            return sifted.annotate(state.make_step(completed=0, partial=True), state.x.size)
+        query, gradients = sifted.finish()
+        return sifted.annotate(self._tell(state, context, query, gradients), state.x.size)
 
     @abstractmethod
     def _init(self, x: Array, context: Context) -> Any:
@@ -262,11 +263,12 @@ class FirstOrder(Method):
     def _tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
         """Take the answer of a query of the method's own, and return what the step says."""
 
-    def _set_out(self, sifted: Sifted, context: Context, query: Query) -> Begun:
+    @np.errstate(over="ignore", invalid="ignore")
+    def _start_batch(self, sifted: Sifted, context: Context, query: Query) -> Batch:
         """Draw where the walks for a query begin and how they go, in this order."""
         k, d = query.points.shape
-        h = self._step(sifted, d)
-        away = self._radius - self._walked(h, d)
+        h = self._fd_step(sifted, d)
+        away = self._radius - self._walk_length(h, d)
         u, directions = noted_ball(context.rng, k, d, context.recipes)
         y = query.points + away * u
         bounds = None
@@ -280,19 +282,19 @@ class FirstOrder(Method):
             starts = [Along(x, away, directions.rows(row, row + 1)) for row, x in enumerate(query.points)]
             base = Joined(starts) if bounds is None else Clipped(Joined(starts), bounds)
             walk.origin = sift.Origin(base, [stream.rows(row, row + 1) for row in range(k)], h, bounds)
-        return Begun(query, sift.Sift.of(walk, query.samples, roundoff=sifted.roundoff), h)
+        return Batch(query, sift.Sift.of(walk, query.samples, roundoff=sifted.roundoff), h)
 
-    def _step(self, sifted: Sifted, d: int) -> float:
+    def _fd_step(self, sifted: Sifted, d: int) -> float:
         """Return h: a small part of ρ, or as much as the rounding errors of the values ask for."""
-        if self.step is not None:
-            return self.step
-        h = STEP * self._radius
-        if sifted.active:
-            scale = sqrt(sifted.power / sifted.active)
-            h = max(h, PRECISION * sqrt(d) * sifted.roundoff * sifted.level / scale)
-        return min(h, LONGEST * self._radius / sqrt(d))
+        if self.fd_step is not None:
+            return self.fd_step
+        h = FD_STEP * self._radius
+        if sifted.sum_sq_norm:
+            scale = sqrt(sifted.sum_sq_norm / sifted.n_active)
+            h = max(h, ROUNDOFF_FACTOR * sqrt(d) * sifted.roundoff * sifted.level / scale)
+        return min(h, MAX_FD_STEP * self._radius / sqrt(d))
 
     @staticmethod
-    def _walked(h: float, d: int) -> float:
+    def _walk_length(h: float, d: int) -> float:
         """Return how far a walk goes at most."""
         return FARTHEST * sqrt(d) * h

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from goldstein.methods.kernel import Ruled
-from goldstein.methods.method import Context, Kernel, Needs, Refusal, Scale, Step
+from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import Calibrated, StepRule
@@ -63,20 +63,20 @@ class GFM(ZerothOrder):
         return self._query([state.x], self.batch_size, context, limit)  # Alg. 1, line 2
 
     def tell(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
             self._step(state, context, reading.estimate())  # Alg. 1, line 3
         state.nit += 1
-        return self._told(state, left)
+        return self._make_step(state, iterate)
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> GFM:
-        settings = {"delta": max(1e-3 * scale.radius, scale.floor), "batch_size": 1, **given}
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> GFM:
+        settings = {"delta": max(1e-3 * scale.radius, scale.floor), "batch_size": 1, **options}
         iterations = max(1, scale.evals // (2 * settings["batch_size"]))
         return cls(**{"step_size": Calibrated(scale.radius, iterations), **settings})
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         refusal = self._uncompiled(oracle) or self._unruled()
         return _Compiled(self, oracle, 2 * self.batch_size, self._rule) if refusal is None else refusal
 
@@ -84,12 +84,12 @@ class GFM(ZerothOrder):
 class _Compiled(Ruled):
     """Algorithm 1 in machine code."""
 
-    def call(self, state: SmoothedState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: SmoothedState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled.gfm import gfm  # which needs numba
 
         settings = (self.method.batch_size, float(self.method.delta))
         self.compiled(gfm, context.rng, self.n, state.x, mean, count, steps, *settings, tally)
         return steps.size
 
-    def told(self, state: SmoothedState, completed: int) -> Step:
-        return self.method._told(state, None, completed)  # type: ignore[no-any-return]
+    def make_step(self, state: SmoothedState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.compiled.tally import CHANGE, CORRECTIONS, LEVEL
 from goldstein.methods.kernel import Ruled
-from goldstein.methods.method import Context, Kernel, Needs, Refusal, Scale, Step
+from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import Calibrated, StepRule
@@ -112,8 +111,8 @@ class GFMPlus(ZerothOrder):
         )
         arguments.one_of("restart", self.restart, RESTARTS)
         if self.momentum is not None:
-            wanted = "a number in (0, 1] or None"
-            momentum = arguments.number("momentum", self.momentum, wanted, lambda given: 0 < given <= 1)
+            expected = "a number in (0, 1] or None"
+            momentum = arguments.number("momentum", self.momentum, expected, lambda v: 0 < v <= 1)
             arguments.keep(self, momentum=momentum)
             if self.restart == "coin":
                 raise ValueError("With momentum only the first batch is large: there is no restart to toss for.")
@@ -139,10 +138,10 @@ class GFMPlus(ZerothOrder):
         return self._query([state.x, state.x_prev], self.batch_size, context, limit, "correction")  # Alg. 2, line 7
 
     def tell(self, state: GFMPlusState, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         reading = self._read(state, context, query, values)
         if not reading.empty:
-            if query.memory.purpose == "large":
+            if query.aux.purpose == "large":
                 v = reading.estimate()  # Alg. 2, line 5
             else:
                 assert state.v is not None
@@ -156,10 +155,10 @@ class GFMPlus(ZerothOrder):
                 state.corrections += here.size
             state.v = v
             state.x_prev = state.x
-            state.age = self._age(state.age, query.memory.purpose)
+            state.age = self._age(state.age, query.aux.purpose)
             self._step(state, context, v)  # Alg. 2, line 10
         state.nit += 1
-        return self._told(state, left)
+        return self._make_step(state, iterate)
 
     def _age(self, age: int, purpose: str) -> int:
         """Return the steps since the last large batch; only the clock brings them back to 0."""
@@ -167,25 +166,25 @@ class GFMPlus(ZerothOrder):
             return 1 if purpose == "large" else age + 1
         return age + 1 if self.momentum is not None else (age + 1) % self.epoch_length
 
-    def _told(self, state: SmoothedState, offer: Array | None, completed: int = 1, **more: Any) -> Step:
+    def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
         assert isinstance(state, GFMPlusState)
-        notices = None
+        warnings = None
         if state.corrections >= CORRECTIONS_BEFORE_COMPLAINT and 2 * state.change > state.level:
-            notices = {"correction": _useless(state)}
-        return super()._told(state, offer, completed, notices=notices, **more)
+            warnings = {"correction": _useless(state)}
+        return super()._make_step(state, iterate, completed, warnings=warnings, **more)
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> GFMPlus:
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> GFMPlus:
         # A δ so large that a correction carries less noise than a fresh estimate, which at 0.01 radii it does not.
-        settings = {"delta": max(0.1 * scale.radius, scale.floor), "epoch_length": 10, "batch_size": 5, **given}
+        settings = {"delta": max(0.1 * scale.radius, scale.floor), "epoch_length": 10, "batch_size": 5, **options}
         m = settings["epoch_length"]
         b = settings["batch_size"]
         epoch = 2 * (settings.get("large_batch_size") or m * b) + 4 * b * (m - 1)
         return cls(**{"step_size": Calibrated(scale.radius, max(1, m * scale.evals // epoch)), **settings})
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         if self.restart != "clock" or self.momentum is not None:
-            return Refusal("The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM.")
+            return Unsupported("The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM.")
         refusal = self._uncompiled(oracle) or self._unruled()
         each = min(2 * self._large, 4 * self.batch_size)
         return _Compiled(self, oracle, each, self._rule) if refusal is None else refusal
@@ -207,7 +206,7 @@ class _Compiled(Ruled):
         restart = (state.age + np.arange(k)) % self.method.epoch_length == 0
         return np.cumsum(np.where(restart, 2 * self.method._large, 4 * self.method.batch_size))
 
-    def call(self, state: GFMPlusState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: GFMPlusState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled.gfm_plus import gfm_plus  # which needs numba
 
         m: GFMPlus = self.method
@@ -219,11 +218,11 @@ class _Compiled(Ruled):
         state.age = int(age)
         return int(done)
 
-    def remember(self, state: GFMPlusState, steps: Array, tally: Array) -> None:
-        super().remember(state, steps, tally)
-        state.change += float(tally[CHANGE])
-        state.level += float(tally[LEVEL])
-        state.corrections += int(tally[CORRECTIONS])
+    def write_back(self, state: GFMPlusState, steps: Array, tally: Any) -> None:
+        super().write_back(state, steps, tally)
+        state.change += float(tally["change"])
+        state.level += float(tally["level"])
+        state.corrections += int(tally["corrections"])
 
-    def told(self, state: GFMPlusState, completed: int) -> Step:
-        return self.method._told(state, None, completed)  # type: ignore[no-any-return]
+    def make_step(self, state: GFMPlusState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.first_order import FirstOrder, FirstOrderState, Sifted
 from goldstein.methods.method import TARGET, Context, Needs, Scale, Step, any_iterate
@@ -54,7 +54,7 @@ class Certifying(FirstOrder):
     ----------
     delta, epsilon : float
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `FirstOrder`; ρ is δ/1000 unless given, and a move is δ − ρ long.
 
     Notes
@@ -80,7 +80,7 @@ class Certifying(FirstOrder):
 
     @property
     def needs(self) -> Needs:
-        return self._sourced(Needs(exact=True, reach=self.delta, random_stop=any_iterate))
+        return self._with_source(Needs(exact=True, query_radius=self.delta, random_stop=any_iterate))
 
     @property
     def _length(self) -> float:
@@ -88,41 +88,41 @@ class Certifying(FirstOrder):
         return self.delta - self._radius
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Certifying:
-        delta = max(0.1 * scale.radius, 2 * (given.get("rho") or 0.0))
-        return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **given})
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Certifying:
+        delta = max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0))
+        return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **options})
 
-    def _told(self, state: CertifyingState, query: Query, left: Array) -> Step:
+    def _make_step(self, state: CertifyingState, query: Query, iterate: Array) -> Step:
         if state.phase != "done":
-            return state.step(left, completed=query.order)
+            return state.make_step(iterate, completed=query.order)
         if state.sifted is None:
-            return state.step(left, completed=query.order, done=self._certificate(state))
-        rounding = state.sifted.rounding(left.size)
+            return state.make_step(iterate, completed=query.order, done=self._certificate(state))
+        rounding = state.sifted.rounding(iterate.size)
         if rounding > ROUNDING * self.epsilon:
-            notices = {"precision": self._drowned(state.sifted, rounding)}
-            return state.step(left, completed=query.order, notices=notices)
-        return state.step(left, completed=query.order, done=self._sentence(state))
+            warnings = {"precision": self._roundoff_warning(state.sifted, rounding)}
+            return state.make_step(iterate, completed=query.order, warnings=warnings)
+        return state.make_step(iterate, completed=query.order, done=self._sentence(state))
 
     def _sentence(self, state: CertifyingState) -> str:
         return (
             f"A convex combination of gradients within delta = {self.delta:g} of x, which were found by differences, "
-            f"has norm {state.norm:.3g} ≤ epsilon = {self.epsilon:g}."
+            f"has norm {state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
 
-    def _drowned(self, sifted: Sifted, rounding: float) -> str:
+    def _roundoff_warning(self, sifted: Sifted, rounding: float) -> str:
         return (
-            f"Nothing is shown, though the method is done: Rounding errors of F (|F| about {sifted.level:.2g}) are "
-            f"{rounding:.2g} in a gradient at step={sifted.step:.3g}, too much for epsilon = {self.epsilon:g}: use a "
-            "larger step and rho, higher precision, or subtract a constant from F."
+            "The method finished, but its certificate is not valid: rounding errors of F (|F| about "
+            f"{sifted.level:.2g}) are {rounding:.2g} in a gradient at fd_step={sifted.fd_step:.3g}, too much for "
+            f"epsilon = {self.epsilon:g}: use larger fd_step and rho, higher precision, or subtract a constant from F."
         )
 
     def _certificate(self, state: CertifyingState) -> Certificate:
         words = (
             f"A convex combination of gradients within delta = {self.delta:g} of x has norm "
-            f"{state.norm:.3g} ≤ epsilon = {self.epsilon:g}."
+            f"{state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
-        found = (state.norm, "gradient hull", float(self.delta), float(self.epsilon))
-        return Certificate("certified", *found, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
+        bound = (state.grad_norm, "gradient hull", float(self.delta), float(self.epsilon))
+        return Certificate("certified", *bound, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
 
     def _init(self, x: Array, context: Context) -> Any:
         if context.project is not None:
@@ -139,14 +139,14 @@ class Certifying(FirstOrder):
     def _hold(self, state: CertifyingState, m: Array) -> None:
         """Make m the combination held; the run is done when it is short enough."""
         state.m = m
-        state.norm = norm(m)
-        state.phase = "done" if state.norm <= self.epsilon else "test"
+        state.grad_norm = norm(m)
+        state.phase = "done" if state.grad_norm <= self.epsilon else "test"
 
     def _move(self, state: CertifyingState, x: Array, value: float) -> None:
         """Go to x, where everything starts anew."""
         state.x = x
         state.value = value
-        state.size = self._length
+        state.step_size = self._length
         state.phase = "start"
 
 
@@ -162,18 +162,18 @@ class _Interpolated(Certifying):
         if state.phase == "start":
             return Query(self._first(state.x, context)[None], order=1)
         if state.phase == "test":
-            ahead = state.x - self._length * state.m / state.norm
-            return Query(ahead[None], memory=ahead)
+            ahead = state.x - self._length * state.m / state.grad_norm
+            return Query(ahead[None], aux=ahead)
         return Query(self._between(state, context)[None], order=1)
 
     def _tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
-        left = state.x
+        iterate = state.x
         state.nit += query.order
         if usable(values):
             self._take(state, query, values)
         elif state.phase == "test":  # not known to descend
             state.phase = "inner"
-        return self._told(state, query, left)
+        return self._make_step(state, query, iterate)
 
     def _take(self, state: Any, query: Query, values: Array) -> None:
         """Take an answer that did not fail."""
@@ -184,8 +184,8 @@ class _Interpolated(Certifying):
             self._measure(state, values[0])
             self._restart(state, values[0].copy())
         elif state.phase == "test":
-            if state.value - values[0] >= self._length * state.norm / 4:
-                self._move(state, query.memory, float(values[0]))
+            if state.value - values[0] >= self._length * state.grad_norm / 4:
+                self._move(state, query.aux, float(values[0]))
             else:
                 state.phase = "inner"
         else:
@@ -217,6 +217,7 @@ class INGDState(CertifyingState):
     inner: int = 0
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class INGD(_Interpolated):
     """Interpolated normalised gradient descent (Zhang et al. 2020), with the proof of its answer.
@@ -242,7 +243,7 @@ class INGD(_Interpolated):
     lipschitz : float, optional
         L, a Lipschitz constant of f. The largest norm of a gradient seen so far takes its place when it is larger, or
         when none is given.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `Certifying`.
 
     Notes
@@ -286,7 +287,7 @@ class INGD(_Interpolated):
 
     def _between(self, state: INGDState, context: Context) -> Array:
         assert state.m is not None
-        return state.x - context.rng.random() * self._length * state.m / state.norm  # lines 5 and 7
+        return state.x - context.rng.random() * self._length * state.m / state.grad_norm  # lines 5 and 7
 
     def _restart(self, state: INGDState, gradient: Array) -> None:
         state.origin, state.inner = gradient, 1
@@ -298,7 +299,7 @@ class INGD(_Interpolated):
         L = max(self.lipschitz or 0.0, state.largest)
         unit = 1.0 if 1e-100 < L < 1e100 else L  # so that squares and their ratios stay in range
         bound = 4 * (L / unit) ** 2
-        squared = (state.norm / unit) ** 2 if unit != 1 else float(state.m @ state.m)
+        squared = (state.grad_norm / unit) ** 2 if unit != 1 else float(state.m @ state.m)
         beta = (bound - squared) / (bound + 2 * squared)
         state.inner += 1
         self._hold(state, beta * state.m + (1 - beta) * u)  # lines 8 and 4
@@ -307,6 +308,7 @@ class INGD(_Interpolated):
             self._restart(state, state.origin)
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class PINGD(_Interpolated):
     """Perturbed INGD (Davis et al. 2022): gradients at random points only, with the proof of its answer.
@@ -329,12 +331,12 @@ class PINGD(_Interpolated):
         The stationarity (δ, ε) aimed at; δ is also the length of a move.
     perturb_radius : float
         r/‖g‖. The theorem asks for r < ‖g‖ √(1 − (1 − ‖g‖²/(128L²))²), about ‖g‖²/(8L).
-    gradients, rho, step
+    gradients, rho, fd_step
         See `Certifying`.
 
     Notes
     -----
-    As printed, Algorithm 2 of the paper has no early exit: it goes on from a point that it has just certified, and
+    As printed, Algorithm 2 of the paper has no early exit: it continues from a certified point, and
     returns the last one. Line 5 here returns the certified point.
 
     One iteration is one gradient.
@@ -358,8 +360,8 @@ class PINGD(_Interpolated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        wanted = "a share of ‖g‖ between 0 and 1"
-        arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, wanted))
+        expected = "a share of ‖g‖ between 0 and 1"
+        arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, expected))
 
     def _begin(self, x: Array) -> CertifyingState:
         return CertifyingState(x)
@@ -369,7 +371,7 @@ class PINGD(_Interpolated):
 
     def _between(self, state: CertifyingState, context: Context) -> Array:
         assert state.m is not None
-        z = state.m + self.perturb_radius * state.norm * ball(context.rng, 1, state.x.size)[0]
+        z = state.m + self.perturb_radius * state.grad_norm * ball(context.rng, 1, state.x.size)[0]
         return np.asarray(state.x - context.rng.random() * self._length * z / norm(z))  # line 3
 
     def _restart(self, state: CertifyingState, gradient: Array) -> None:

@@ -1,6 +1,6 @@
 """Whole iterations in machine code, for functions that numba has compiled (extra: compiled).
 
-A method's kernel derives from `MachineCode`: it says what the iterations to come cost and calls its loop in
+A method's kernel derives from `CompiledKernel`: it says what the iterations to come cost and calls its loop in
 `goldstein.compiled`. The session hands it chunks of iterations between two records of the history; what does not fill
 a whole batch goes the plain way.
 """
@@ -12,31 +12,16 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from goldstein import retired
 from goldstein.compiled import is_jitted
-from goldstein.compiled.tally import (
-    DIRECTIONS,
-    DOUBLES,
-    ETA,
-    FAILED,
-    FINITE,
-    LOWEST,
-    MAGNITUDE,
-    NORM,
-    POWER,
-    SINGLES,
-    SQUARE,
-    SQUARES_SEEN,
-    SQUARES_SUM,
-    TALLY,
-    TOTAL,
-    VALUE,
-)
-from goldstein.methods.method import Bulk, Context, Step
+from goldstein.compiled.tally import new_tally
+from goldstein.methods.method import ChunkResult, Context, Step
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Tally
 from goldstein.output import Average
 from goldstein.steps import Calibrated, Schedule, StepRule
@@ -45,27 +30,43 @@ CHUNK = 8192  # evaluations in one chunk
 PIECE_SECONDS = 0.2  # how long Ctrl-C may have to wait
 
 
-def obstacle(oracle: Oracle) -> str | None:
+def why_not_compilable(oracle: Oracle) -> str | None:
     """Return why no loop can call an oracle's function in machine code, in one sentence; None when it can."""
     if isinstance(oracle, FiniteSum | Deterministic) and not oracle.vectorized and is_jitted(oracle.fun):
         return None
     return "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
 
 
-def tally_of(tally: Array) -> Tally:
-    """Return what a loop has told about the values that it saw."""
-    return Tally(
-        int(tally[FINITE] + tally[FAILED]),
-        int(tally[FINITE]),
-        float(tally[TOTAL]),
-        float(tally[MAGNITUDE]),
-        float(tally[LOWEST]),
-        int(tally[SINGLES]),
-        int(tally[DOUBLES]),
-    )
+def tally_of(record: Any) -> Tally:
+    """Return the statistics of the values of a chunk."""
+    finite, *rest = (record[name].item() for name in ("finite", "total", "magnitude", "lowest", "single", "double"))
+    return Tally(finite + int(record["failed"]), finite, *rest)
 
 
-class MachineCode(ABC):
+@contextmanager
+def locate(state: Any) -> Iterator[None]:
+    """Give an exception from a loop the iterate as its point: where in the loop it was raised is not known."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(AttributeError, TypeError):  # some exceptions take no attributes
+            error.point = state.x.copy()  # type: ignore[attr-defined]
+            error.add_note("goldstein: raised in a compiled loop; `.point` is the iterate, near which F was called.")
+        raise
+
+
+def in_double(fun: Any, signature: Any) -> Any:
+    """Return the jitted function with a form that returns float64; a new one if `fun` has another such as float32."""
+    from numba import jit
+
+    present = fun.overloads.get(signature.args)
+    if present is not None and present.signature.return_type != signature.return_type:
+        fun = jit(**fun.targetoptions)(fun.py_func)
+    fun.compile(signature)
+    return fun
+
+
+class CompiledKernel(ABC):
     """Base of the kernels: how many iterations fit, and the bookkeeping around the machine code.
 
     Attributes
@@ -84,6 +85,7 @@ class MachineCode(ABC):
         self.each = each
         self.n = oracle.n or 0
         self._loop: Callable[..., Any] | None = None
+        self._fun: Any = None
         self._piece = max(1, 512 // each)  # iterations of a call of the machine code
 
     def used(self, state: Any, k: int) -> Array:
@@ -91,11 +93,11 @@ class MachineCode(ABC):
         return np.asarray(self.each * np.arange(1, k + 1), np.int64)
 
     @abstractmethod
-    def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         """Run the machine code for as many iterations as there are steps; return how many were done."""
 
     @abstractmethod
-    def told(self, state: Any, completed: int) -> Step:
+    def make_step(self, state: Any, completed: int) -> Step:
         """Return what the iterations just done say."""
 
     def offers(self, state: Any) -> bool:
@@ -118,34 +120,32 @@ class MachineCode(ABC):
         limit: int | None,
         mean: Average | None,
         stop: Callable[[], bool],
-    ) -> Bulk:
-        """Do so many iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
+    ) -> ChunkResult:
+        """Do `iterations` iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
         used = self.used(state, iterations)
         if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
         if not used.size:
-            return Bulk(self.told(state, 0), Tally())
-        tally = np.concatenate([np.zeros(TALLY), self.memory(state)])
-        tally[LOWEST] = np.inf
-        tally[VALUE] = np.nan
-        tally[NORM] = -1.0
+            return ChunkResult(self.make_step(state, 0), Tally())
+        tally = new_tally()
+        self.set_rule(state, tally)
         steps = self.steps(state, context, used)
         state.x = state.x.copy()
-        done = self._in_pieces(state, context, mean, steps, tally, stop)
-        self.remember(state, steps[:done], tally)
-        asked = int(tally[FINITE] + tally[FAILED])
+        with locate(state):
+            done = self._in_pieces(state, context, mean, steps, tally, stop)
+        self.write_back(state, steps[:done], tally)
         state.nit += done
-        context.nfev += asked
-        state.power += float(tally[POWER])
-        state.directions += float(tally[DIRECTIONS])
-        if not np.isnan(tally[VALUE]):
-            state.value = float(tally[VALUE])
-        if tally[NORM] >= 0:
-            state.norm = float(tally[NORM])
-        return Bulk(self.told(state, done), tally_of(tally))
+        context.nfev += int(tally["finite"] + tally["failed"])
+        state.sum_sq_norm += float(tally["sum_sq_norm"])
+        state.n_estimates += float(tally["n_estimates"])
+        if not np.isnan(tally["value"]):
+            state.value = float(tally["value"])
+        if tally["grad_norm"] >= 0:
+            state.grad_norm = float(tally["grad_norm"])
+        return ChunkResult(self.make_step(state, done), tally_of(tally))
 
     def _in_pieces(
-        self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Array, stop: Callable[[], bool]
+        self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Any, stop: Callable[[], bool]
     ) -> int:
         """Call the machine code piece by piece, each of a fraction of a second; return how many iterations were done.
 
@@ -156,13 +156,13 @@ class MachineCode(ABC):
         done = 0
         while done < steps.size and not (done and stop()):
             piece = steps[done : done + self._piece]
-            begun = time.perf_counter()
+            start = time.perf_counter()
             if mean is None:
                 did = self.call(state, context, np.empty(0), 0, piece, tally)
             else:
                 did = self.call(state, context, mean.mean, mean.count, piece, tally)  # type: ignore[arg-type]
                 mean.count += did
-            took = time.perf_counter() - begun
+            took = time.perf_counter() - start
             done += did
             self._piece = max(1, min(2 * self._piece, int(PIECE_SECONDS / max(took, 1e-9) * did)))
             if did < piece.size:
@@ -173,13 +173,13 @@ class MachineCode(ABC):
         """Return the steps, as far as they are known before the values are."""
         return np.zeros(used.size)
 
-    def memory(self, state: Any) -> list[float]:
-        """Return what the step rule remembers, if the machine code needs it."""
-        return []
+    def set_rule(self, state: Any, tally: Any) -> None:
+        """Write what the step rule remembers into the tally, if the machine code needs it."""
+        tally["calibrated"] = 0
 
-    def remember(self, state: Any, steps: Array, tally: Array) -> None:
-        """Keep the last step and what the step rule has measured."""
-        state.size = float(steps[-1])
+    def write_back(self, state: Any, steps: Array, tally: Any) -> None:
+        """Write the last step and what the step rule has measured into the state."""
+        state.step_size = float(steps[-1])
 
     def compiled(self, loop: Any, *inputs: Any) -> Any:
         """Call a loop by the signature that is kept on disk, compiling it first if need be."""
@@ -190,14 +190,14 @@ class MachineCode(ABC):
             index = (types.int64,) if self.n else ()
             signature = types.float64(types.float64[::1], *index, *args.types)
             with _Announcement(f"compiling the loop of {self.method.name} for this function (once for each signature)"):
-                self.oracle.fun.compile(signature)  # type: ignore[attr-defined]
+                self._fun = in_double(self.oracle.fun, signature)
                 types_in = (types.FunctionType(signature), args, *(typeof(value) for value in inputs))
                 loop.compile(types_in)
                 self._loop = loop.get_overload(types_in)
-        return self._loop(self.oracle.fun, self.oracle.args, *inputs)
+        return self._loop(self._fun, self.oracle.args, *inputs)
 
 
-class Ruled(MachineCode):
+class Ruled(CompiledKernel):
     """A kernel whose steps come from a rule."""
 
     def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule) -> None:
@@ -209,8 +209,8 @@ class Ruled(MachineCode):
         before = np.concatenate([[0], used[:-1]])
         rule = self.rule
         if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
-            left = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
-            return np.asarray(2 * rule.radius * left / np.sqrt(rule.iterations))
+            decay = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
+            return np.asarray(2 * rule.radius * decay / np.sqrt(rule.iterations))
         assert isinstance(rule, Schedule)
         progress = None
         for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
@@ -219,20 +219,23 @@ class Ruled(MachineCode):
                 progress = share if progress is None else np.maximum(progress, share)
         return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
 
-    def memory(self, state: Any) -> list[float]:
-        if not isinstance(self.rule, Calibrated):
-            return []
-        memory = state.rule
-        return [memory.mean, memory.total, memory.count, self.rule.span, state.size]
+    def set_rule(self, state: Any, tally: Any) -> None:
+        if isinstance(self.rule, Calibrated):
+            tally["calibrated"] = 1
+            tally["mean"] = state.rule.mean
+            tally["sum"] = state.rule.total
+            tally["count"] = state.rule.count
+            tally["span"] = self.rule.span
+            tally["eta"] = state.step_size
 
-    def remember(self, state: Any, steps: Array, tally: Array) -> None:
-        if tally.size == TALLY:
-            super().remember(state, steps, tally)
+    def write_back(self, state: Any, steps: Array, tally: Any) -> None:
+        if not tally["calibrated"]:
+            super().write_back(state, steps, tally)
             return
-        state.rule.mean = float(tally[SQUARE])
-        state.rule.total = float(tally[SQUARES_SUM])
-        state.rule.count = int(tally[SQUARES_SEEN])
-        state.size = float(tally[ETA])
+        state.rule.mean = float(tally["mean"])
+        state.rule.total = float(tally["sum"])
+        state.rule.count = int(tally["count"])
+        state.step_size = float(tally["eta"])
 
 
 class _Announcement:
@@ -247,3 +250,7 @@ class _Announcement:
 
     def __exit__(self, *exc: object) -> None:
         self._timer.cancel()
+
+
+if not TYPE_CHECKING:
+    __getattr__ = retired.names(__name__)

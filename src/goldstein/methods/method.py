@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from goldstein import arguments
+from goldstein import arguments, retired
+from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle, Query, Sampler, Tally, indices
 from goldstein.output import Average
 from goldstein.projection import Projection, as_projection
@@ -23,6 +24,16 @@ from goldstein.state import State
 from goldstein.stationarity.certificate import Certificate
 
 
+@retired.fields(
+    offer="iterate",
+    norm="grad_norm",
+    size="step_size",
+    noise="delta and mean_sq_norm",
+    directions="n_estimates",
+    notices="warnings",
+    remarks="notes",
+    underway="partial",
+)
 @dataclass
 class Step(State):
     """What `tell` returns: everything that anyone may want to know of the step.
@@ -34,25 +45,24 @@ class Step(State):
     completed : int
         Iterations completed: 1, or 0 when this was only a part of one (a probe, a trial of a line search). A kernel
         completes many at once.
-    offer : ndarray, shape (d,), or None
-        The point that the iteration offers as an answer, mostly the iterate that was left; None when it offers none.
-        The output rules "random", "average" and "best" choose among the points offered.
-    value, norm, size : float
+    iterate : ndarray, shape (d,), or None
+        The iterate that this iteration completed, mostly the one that was left; None when there is none. The output
+        rules "random", "average" and "best" choose among the iterates.
+    value, grad_norm, step_size : float
         Mean of the values of the last batch, norm of the last direction of descent, and the last step size.
-    noise : (float, float)
-        δ and the mean of ‖g(x; w, ξ)‖² so far, by which rounding errors are judged; zeros without either.
-    directions : float
-        How many estimates are in that mean.
+    delta, mean_sq_norm, n_estimates : float
+        δ, the mean of ‖g(x; w, ξ)‖² so far and the number of estimates in it, by which rounding errors are judged;
+        zeros without them.
     done : Certificate, str or None
         The run has reached what the settings ask for: the proof, or a sentence.
-    notices : mapping or None
+    warnings : mapping or None
         What the run has shown to be wrong: short key -> sentence. The user is warned once of each.
-    remarks : mapping or None
+    notes : mapping or None
         What the method chose or found on the user's behalf: short key -> sentence. The last of each key goes into the
         message; each "choice" also into the history.
     candidates : mapping or None
         For the output rule "choice": name -> point, the start last, as "start point".
-    underway : bool
+    partial : bool
         This was a part of an iteration that goes on; criteria look when it is over, as they do with machine code.
     noisy : str
         How noise showed in a function that was taken to have none; the run goes on as with noise that cannot be
@@ -64,26 +74,28 @@ class Step(State):
     >>> run = gs.GFM(delta=0.1, step_size=0.01).start(np.ones(2), rng=0)
     >>> query = run.ask()
     >>> step = run.tell(query, np.abs(query.points).sum(axis=1))
-    >>> step.completed, step.offer, step.size
+    >>> step.completed, step.iterate, step.step_size
     (1, array([1., 1.]), 0.01)
     """
 
     x: Array
     completed: int = 1
-    offer: Array | None = None
+    iterate: Array | None = None
     value: float = np.nan
-    norm: float = np.nan
-    size: float = np.nan
-    noise: tuple[float, float] = (0.0, 0.0)
-    directions: float = 0.0
+    grad_norm: float = np.nan
+    step_size: float = np.nan
+    delta: float = 0.0
+    mean_sq_norm: float = 0.0
+    n_estimates: float = 0.0
     done: Certificate | str | None = None
-    notices: Mapping[str, str] | None = None
-    remarks: Mapping[str, str] | None = None
+    warnings: Mapping[str, str] | None = None
+    notes: Mapping[str, str] | None = None
     candidates: Mapping[str, Array] | None = None
-    underway: bool = False
+    partial: bool = False
     noisy: str = ""
 
 
+@retired.fields(norm="grad_norm", size="step_size", step="make_step")
 @dataclass
 class MethodState(State):
     """What every method's state holds.
@@ -94,21 +106,28 @@ class MethodState(State):
         The current iterate.
     nit : int
         Iterations done.
-    value, norm, size : float
+    value, grad_norm, step_size : float
         As in `Step`; what failed leaves them as they were.
     """
 
     x: Array
     nit: int = 0
     value: float = np.nan
-    norm: float = np.nan
-    size: float = np.nan
+    grad_norm: float = np.nan
+    step_size: float = np.nan
 
-    def step(self, offer: Array | None = None, completed: int = 1, *more: Any, **named: Any) -> Step:
-        """Return what the step just taken says; what else it says comes in the order of `Step`, or by name."""
-        return Step(self.x, completed, offer, self.value, self.norm, self.size, *more, **named)
+    def make_step(self, iterate: Array | None = None, completed: int = 1, **fields: Any) -> Step:
+        """Return the step just taken; `fields` are further fields of `Step`."""
+        return Step(self.x, completed, iterate, self.value, self.grad_norm, self.step_size, **fields)
 
 
+@retired.fields(
+    reach="query_radius",
+    narrow="respects_bounds",
+    favourite="tie_break",
+    judging="selection_share",
+    refusal="unsupported",
+)
 @dataclass(frozen=True)
 class Needs:
     """What a method needs of an oracle and of whoever runs it.
@@ -123,19 +142,19 @@ class Needs:
         It asks for gradients; for values, so that the best iterate can be told; and only for f itself, without noise.
     horizon : bool
         The steps depend on where the run will end.
-    reach : float
+    query_radius : float
         How far queries lie from the iterate (δ).
-    narrow : bool
+    respects_bounds : bool
         Its queries keep to a box however narrow, though they reach farther in the open.
     output : str
         The rule by which the answer is chosen unless the user chooses another: "last", "random", "average", or
         "choice" among the candidates of the last step, on common fresh samples.
     candidates : int
         How many candidates there are then, at most.
-    favourite : str
+    tie_break : str
         Which of them is the answer in doubt: "start" unless another is lower by two standard errors, or "first" unless
         another is lower by one.
-    judging : float
+    selection_share : float
         Share of the budget that goes into this choice; 0: half a percent for each candidate.
     random_stop : callable or None
         `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
@@ -147,7 +166,7 @@ class Needs:
     --------
     >>> import goldstein as gs
     >>> needs = gs.GFMPlus(delta=0.1, step_size=0.01, epoch_length=5, batch_size=2).needs
-    >>> needs.reach, needs.output, needs.refusal("gfm+", gs.Deterministic(sum))
+    >>> needs.query_radius, needs.output, needs.unsupported("gfm+", gs.Deterministic(sum))
     (0.1, 'last', None)
     """
 
@@ -157,16 +176,16 @@ class Needs:
     values: bool = True
     exact: bool = False
     horizon: bool = False
-    reach: float = 0.0
-    narrow: bool = False
+    query_radius: float = 0.0
+    respects_bounds: bool = False
     output: str = "last"
     candidates: int = 1
-    favourite: str = "start"
-    judging: float = 0.0
+    tie_break: str = "start"
+    selection_share: float = 0.0
     random_stop: Callable[[np.random.Generator, int], int] | None = None
     sifting: bool = False
 
-    def refusal(self, name: str, oracle: Oracle) -> str | None:
+    def unsupported(self, name: str, oracle: Oracle) -> str | None:
         """Return why a method with these needs cannot work with an oracle, in one sentence; None when it can."""
         kind = type(oracle).__name__
         a = "an" if kind[:1] in "AEIOU" else "a"
@@ -183,7 +202,7 @@ class Needs:
             return f"{name} needs exact values of f, but {a} {kind} oracle gives noisy ones."
         return None
 
-    def caution(self, oracle: Oracle) -> str | None:
+    def warning(self, oracle: Oracle) -> str | None:
         """Return what a user should know before a method with these needs runs on an oracle; None when nothing."""
         if not self.pairs or oracle.replayable:
             return None
@@ -222,6 +241,8 @@ class Context:
         Number of components of a finite sum, whose indices are the ξ.
     recipes : bool
         Queries say how their points are made, if they can (`Query.recipe`).
+    facts : Facts
+        What the values of the whole run have shown: counts, failures, precision, incumbent, noise.
     """
 
     rng: np.random.Generator
@@ -234,6 +255,7 @@ class Context:
     earlier: int = 0
     n: int | None = None
     recipes: bool = False
+    facts: Facts = field(default_factory=Facts)
 
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""
@@ -254,8 +276,8 @@ class Context:
 
 
 START = "start point"  # the name of x0 among candidates
-TARGET = 0.1  # ε of guessed settings, in lengths of the gradients around x0
-TRAVEL = 5  # radii that a run with guessed settings must be able to travel
+TARGET = 0.1  # ε of settings chosen by scale, in lengths of the gradients around x0
+TRAVEL = 5  # radii that a run with settings chosen by scale must be able to travel
 
 
 @dataclass
@@ -279,14 +301,14 @@ class Scale(State):
     estimate: float = 1.0
 
 
-class Refusal(str):
+class Unsupported(str):
     """Why there is no machine code for a method, in one sentence."""
 
     __slots__ = ()
 
 
 @dataclass
-class Bulk:
+class ChunkResult:
     """What whole iterations in machine code hand over: their last step, with all completed, and the tally of values."""
 
     step: Step
@@ -321,7 +343,7 @@ class Kernel(Protocol):
         limit: int | None,
         mean: Average | None,
         stop: Callable[[], bool],
-    ) -> Bulk:
+    ) -> ChunkResult:
         """Do so many iterations, or fewer, within `limit`; take the iterates that are left into `mean`, if any.
 
         `stop()` tells that the user wants to stop: then as few as possible.
@@ -352,9 +374,9 @@ class Method(ABC):
         """Take the answer of a query (not finite: failed), move the state on and return what the step says."""
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Method:
-        """Return the method with the settings given, the others chosen by the measured scale of the function."""
-        missing = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.name not in given]
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Method:
+        """Return the method with the settings in `options`, the others chosen by the measured scale of the function."""
+        missing = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.name not in options]
         raise ValueError(f"{cls.name} does not choose settings by itself: give {', '.join(missing)} in options.")
 
     @classmethod
@@ -363,14 +385,14 @@ class Method(ABC):
         return [f.name for f in fields(cls) if f.init]
 
     @classmethod
-    def _complete(cls, given: Mapping[str, Any]) -> bool:
-        """Whether the settings given are all that the constructor needs."""
+    def _complete(cls, options: Mapping[str, Any]) -> bool:
+        """Whether these settings are all that the constructor needs."""
         needed = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
-        return all(name in given for name in needed)
+        return all(name in options for name in needed)
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         """Return whole iterations in machine code, or why there are none."""
-        return Refusal(f"{self.name} has no compiled loop.")
+        return Unsupported(f"{self.name} has no compiled loop.")
 
     def start(
         self,
@@ -446,7 +468,7 @@ class Run:
     def __init__(self, method: Method, x0: Array, context: Context) -> None:
         self.method = method
         self.context = context
-        self.state = method.init(context.projected(x0, method.needs.reach), context)
+        self.state = method.init(context.projected(x0, method.needs.query_radius), context)
         self.nit = 0
         self._asked: Query | None = None
         self._pending: Query | None = None
@@ -484,5 +506,9 @@ class Run:
         step = self.method.tell(self.state, self.context, asked, answer)
         self.context.nfev += len(asked)
         self.nit += step.completed
-        offer = None if step.offer is None else step.offer.copy()
-        return replace(step, x=step.x.copy(), offer=offer)  # the caller's own
+        iterate = None if step.iterate is None else step.iterate.copy()
+        return replace(step, x=step.x.copy(), iterate=iterate)  # the caller's own
+
+
+if not TYPE_CHECKING:
+    __getattr__ = retired.names(__name__)

@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
+from goldstein.compiled.tally import O2NC as O2NC_RECORD
+from goldstein.compiled.tally import record_of, write_back
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
-from goldstein.methods.kernel import MachineCode
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Refusal, Scale, Step
+from goldstein.methods.kernel import CompiledKernel
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.norms import usable
 from goldstein.oracle import Array, Oracle, Query
@@ -68,12 +70,14 @@ def _begin(x: Array) -> O2NCState:
     return O2NCState(x, position=x, displacement=zero, points=zero, gradients=zero)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _travel(state: O2NCState, context: Context, margin: float) -> Block:
     """Draw the point z of the segment from x_{n−1} to x_n = x_{n−1} + Δ_n, which stays in the allowed set."""
     position = context.projected(state.position + state.displacement, margin)
     return Block(state.position + context.rng.random() * (position - state.position), position)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _learn(state: O2NCState, context: Context, block: Block, g: Array, length: int, radius: Any, eta: Any) -> bool:
     """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
     state.position = block.position
@@ -87,8 +91,8 @@ def _learn(state: O2NCState, context: Context, block: Block, g: Array, length: i
     state.points = state.points + block.z
     state.gradients = state.gradients + g
     state.done += 1
-    state.size = eta
-    state.norm = float(np.sqrt(squared))
+    state.step_size = eta
+    state.grad_norm = float(np.sqrt(squared))
     if state.done < length:
         return False
     mean = state.gradients / length
@@ -130,8 +134,8 @@ class _Blocks(Method):
             raise ValueError("The learner adagrad finds its own step; leave step_size out, or choose ogd.")
 
     @classmethod
-    def _complete(cls, given: Mapping[str, Any]) -> bool:
-        return super()._complete(given) and not _lacks_step(given)
+    def _complete(cls, options: Mapping[str, Any]) -> bool:
+        return super()._complete(options) and not _lacks_step(options)
 
     def _any_block(self, rng: np.random.Generator, max_iter: int) -> int:
         """Draw one of the blocks: after how many iterations its mean is where the run stands."""
@@ -139,6 +143,7 @@ class _Blocks(Method):
         return min(max_iter, length * (1 + int(rng.random() * max(1, max_iter // length))))
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class O2NC(_Blocks, FirstOrder):
     """Online-to-nonconvex conversion with stochastic gradients (Cutkosky, Mehta and Orabona 2023).
@@ -154,7 +159,7 @@ class O2NC(_Blocks, FirstOrder):
         η of online gradient descent (learner "ogd").
     learner : {"adagrad", "ogd"}
         AdaGrad-norm finds its step from the gradients and needs no Lipschitz constant.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `FirstOrder`; ρ is δ/20 unless given.
 
     Notes
@@ -195,7 +200,7 @@ class O2NC(_Blocks, FirstOrder):
 
     @property
     def needs(self) -> Needs:
-        return self._sourced(Needs(values=False, random_stop=self._any_block))
+        return self._with_source(Needs(values=False, random_stop=self._any_block))
 
     @property
     def play_radius(self) -> float:
@@ -210,23 +215,23 @@ class O2NC(_Blocks, FirstOrder):
             return None
         block = _travel(state, context, self._radius)
         xi = None if context.sample is None else context.sample(context.rng, 1)
-        return Query(block.z[None], xi, order=1, memory=block)
+        return Query(block.z[None], xi, order=1, aux=block)
 
     def _tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         ended = False
         if usable(values):
             g = values[0]
             ended = _learn(
-                state, context, query.memory, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
+                state, context, query.aux, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
             )
         state.nit += 1
-        return state.step(state.x if ended else None, remarks=_remarks(state))  # block means only
+        return state.make_step(state.x if ended else None, notes=_remarks(state))  # block means only
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> O2NC:
-        least = 2 * (given.get("rho") or 0.0)
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> O2NC:
+        least = 2 * (options.get("rho") or 0.0)
         delta = max(0.1 * scale.radius, least)
-        settings = _blocks(scale, {"delta": delta, **given}, cls._affordable(scale, given))
+        settings = _blocks(scale, {"delta": delta, **options}, cls._affordable(scale, options))
         if _lacks_step(settings):  # η = D/(G √M)
             D = cls(**{**settings, "step_size": 1.0}).play_radius
             settings["step_size"] = D / (scale.gradient * sqrt(settings["block_length"]))
@@ -290,8 +295,8 @@ class ZOO2NC(_Blocks, ZerothOrder):
         self._check(self.delta, batch_size=self.batch_size)
         self._check_learner(self.block_length, self.step_size, self.learner)
         if self.rho is not None:
-            wanted = f"a number between 0 and delta = {self.delta:g}"
-            arguments.keep(self, rho=arguments.number("rho", self.rho, wanted, lambda given: 0 < given < self.delta))
+            expected = f"a number between 0 and delta = {self.delta:g}"
+            arguments.keep(self, rho=arguments.number("rho", self.rho, expected, lambda v: 0 < v < self.delta))
         arguments.keep(self, displacement=arguments.optional_positive("displacement", self.displacement))
 
     @property
@@ -314,60 +319,58 @@ class ZOO2NC(_Blocks, ZerothOrder):
         block = _travel(state, context, self._radius)
         query = self._query([block.z], self.batch_size, context, limit)
         if query is not None:
-            query.memory.purpose = block
+            query.aux.purpose = block
         return query
 
     def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         reading = self._read(state, context, query, values)
         ended = False
         if not reading.empty:
-            block = query.memory.purpose
+            block = query.aux.purpose
             g = reading.estimate()
             ended = _learn(
                 state, context, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
             )
         state.nit += 1
-        return self._told(state, state.x if ended else None, remarks=_remarks(state))
+        return self._make_step(state, state.x if ended else None, notes=_remarks(state))
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> ZOO2NC:
-        least = 2 * (given.get("rho") or 0.0)
-        settings = {"delta": max(0.1 * scale.radius, scale.floor, least), "batch_size": 1, **given}
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> ZOO2NC:
+        least = 2 * (options.get("rho") or 0.0)
+        settings = {"delta": max(0.1 * scale.radius, scale.floor, least), "batch_size": 1, **options}
         settings = _blocks(scale, settings, max(1, scale.evals // (2 * settings["batch_size"])))
         if _lacks_step(settings):
             D = cls(**{**settings, "step_size": 1.0}).play_radius
             settings["step_size"] = D / (scale.estimate * sqrt(settings["block_length"]))
         return cls(**settings)
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         refusal = self._uncompiled(oracle)
         return _Compiled(self, oracle, 2 * self.batch_size) if refusal is None else refusal
 
 
-class _Compiled(MachineCode):
+class _Compiled(CompiledKernel):
     """ZO-O2NC in machine code; it answers with the mean of its last block only."""
 
     outputs: tuple[str, ...] = ("last",)
 
-    def call(self, state: O2NCState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: O2NCState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled import o2nc as loop  # which needs numba
 
         m: ZOO2NC = self.method
         for name in ("position", "displacement", "points", "gradients"):
             setattr(state, name, getattr(state, name).copy())
-        memory = np.array([state.done, state.squares, state.block_norm, state.size])
+        record = record_of(O2NC_RECORD, state)
         eta = -1.0 if m.step_size is None else float(m.step_size)
         settings = (steps.size, m.batch_size, float(m._radius), float(m.play_radius), m.block_length, eta)
         arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
-        self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, memory, tally)
-        state.done = int(memory[loop.DONE])
-        state.squares = float(memory[loop.SQUARES])
-        state.block_norm = float(memory[loop.BLOCK_NORM])
-        steps[-1] = memory[loop.PLAYED]
+        self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, record, tally)
+        write_back(record, state)
+        steps[-1] = state.step_size
         return steps.size
 
-    def told(self, state: O2NCState, completed: int) -> Step:
-        return self.method._told(state, None, completed, remarks=_remarks(state))  # type: ignore[no-any-return]
+    def make_step(self, state: O2NCState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed, notes=_remarks(state))  # type: ignore[no-any-return]
 
 
 def _lacks_step(settings: Mapping[str, Any]) -> bool:

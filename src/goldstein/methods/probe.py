@@ -14,16 +14,17 @@ import numpy as np
 
 from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.method import Context
-from goldstein.norms import root_mean_square
+from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.oracle.recipe import Joined, Repeated
-from goldstein.projection import Projection
+from goldstein.projection import Box, Projection
 from goldstein.state import State
 
 DECADES = 10  # the scale is sought within ten decades on either side of ‖x0‖ (of 1 if x0 = 0)
 ROUNDS = 7  # bisections: 20 decades / 2⁷ leave a factor 1.4
 OUTWARDS = 10.0  # by how much the next radius is larger, as long as none was too large
 ROUNDING = 1e-13  # values are trusted to this relative accuracy
+TINY = float(np.finfo(float).tiny)
 
 
 @dataclass
@@ -64,12 +65,12 @@ class Probe(State):
     @classmethod
     def plan(cls, x0: Array, budget: int, noisy: bool, *, careful: bool = False) -> Probe:
         """Return a probe that spends a third of the budget at most; `noisy`: the same ξ cannot be asked twice."""
-        norm = float(np.linalg.norm(x0)) or 1.0
+        length = norm(x0) or 1.0
         width = DECADES * np.log(10.0)
         repeats = min(max(budget // 200, 3), 10) if noisy and budget >= 40 else 0
         batch = min(max(budget // 1000, 1), 10)
         rounds = min(ROUNDS, budget // (9 * batch))
-        middle = float(np.log(norm))
+        middle = float(np.log(length))
         high = np.inf if careful else middle + width
         return cls(rounds, batch, repeats, middle - width, high, start=middle, careful=careful)
 
@@ -92,6 +93,15 @@ class Probe(State):
         """The δ below which noise and rounding drown the slope."""
         noise = max(self.noise, ROUNDING * self.level)
         return 0.0 if self.slope == 0 else noise / (np.sqrt(2.0) * self.slope)
+
+    @staticmethod
+    def check_room(name: str, project: Projection | None) -> None:
+        """Refuse a box that is filled by rounding errors: no δ > 0 keeps x ± δw inside."""
+        if isinstance(project, Box) and not project.holds(TINY):
+            raise ValueError(
+                f"The bounds leave {name} no room for any delta > 0, because their width is within rounding of x: "
+                'widen them, fix that variable, or use "auto", which keeps to any bounds.'
+            )
 
     def fitting(self, delta: float, project: Projection | None) -> float:
         """Return δ, halved until the allowed set has room for it; as it is when the set cannot tell."""

@@ -1,7 +1,7 @@
-"""Probed: a method given by name, whose missing settings are chosen from a few counted probes.
+"""Probed: a method by name, whose missing settings follow from a few counted probes.
 
 Probing at x0 finds the length scale R of the function and its steepness G (`goldstein.methods.probe`). Radii and steps
-follow from R, G and the budget; what the user gave stays as it is.
+follow from R, G and the budget; the user's options stay as they are.
 """
 
 from __future__ import annotations
@@ -11,78 +11,52 @@ from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from typing import Any
 
-import numpy as np
-
-from goldstein.methods.method import Context, Kernel, Method, MethodState, Needs, Refusal, Scale, Step
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
 from goldstein.methods.probe import Probe
-from goldstein.methods.staged import Staged, StagedKernel, StagedState
-from goldstein.oracle import Array, Oracle, Query
+from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, StagedKernel, StagedState
+from goldstein.norms import HUGE, norm
+from goldstein.oracle import Array, Oracle
 
-Guess = Callable[[Scale, Mapping[str, Any]], Method]
-CHOSEN = "Settings that you did not give were chosen from probes; options= sets them."
+FromScale = Callable[[Scale, Mapping[str, Any]], Method]
+OPTIONS_HINT = "Settings were chosen from probes; options= sets them."
+FARTHEST = 1e300  # a radius at most: beyond it lengths leave the range of floating point
 NOMINAL = Scale(1.0, 0.0, 1000)  # a function of which nothing is known
-
-
-@dataclass
-class ProbingState(MethodState):
-    """State of the first stage: the probe."""
-
-    probe: Probe = None  # type: ignore[assignment]
-
-
-@dataclass(frozen=True)
-class Probing(Method):
-    """The stage that finds the scale of a function; it moves nothing."""
-
-    name = "probing"
-
-    def init(self, x: Array, context: Context) -> ProbingState:
-        budget = _budget(context)
-        return ProbingState(x, probe=Probe.plan(x, budget, context.noisy and context.sample is None, careful=True))
-
-    def ask(self, state: ProbingState, context: Context, limit: int | None) -> Query | None:
-        query = state.probe.ask(state.x, context)
-        return query if limit is None or len(query) <= limit else None
-
-    def tell(self, state: ProbingState, context: Context, query: Query, values: Array) -> Step:
-        state.probe.tell(query, values)
-        return state.step(completed=0)
+SMALL = (Scale(1e-12, 0.0, 1000), Scale(2e-12, 0.0, 1000))  # what does not depend on these was given
 
 
 @dataclass
 class ProbedState(StagedState):
-    """State of a probed method: also what probing found, and what it chose in words."""
+    """State of `Probed`: also the measured scale, and a note on the settings."""
 
     scale: Scale | None = None
-    remark: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Probed(Staged):
-    """A method by name with the settings given; the others are chosen after probing.
+    """A method by name with the user's options; the other settings are chosen after probing.
 
     Parameters
     ----------
-    wanted : str
+    requested : str
         Name of the method.
-    given : mapping
-        Settings of its constructor that stay as they are.
-    guess_by : callable
-        Builds the method from the scale found and the settings given.
+    options : mapping
+        Settings that stay as they are.
+    build : callable
+        Returns the method from a scale and the options.
     """
 
-    wanted: str
-    given: Mapping[str, Any]
-    guess_by: Guess = field(repr=False)
+    requested: str
+    options: Mapping[str, Any]
+    build: FromScale = field(repr=False)
 
     def __post_init__(self) -> None:
-        # What the method needs and how it answers does not depend on the settings that are still open.
         try:
-            example = self.guess_by(NOMINAL, self.given)
+            example = self.build(NOMINAL, self.options)
         except (ArithmeticError, TypeError):
-            plain = self.guess_by(NOMINAL, {})
-            own = {f.name: self.given[f.name] for f in fields(plain) if f.name in self.given}
-            replace(plain, **own)  # says in a sentence which setting is wrong
+            plain = self.build(NOMINAL, {})
+            own = {f.name: self.options[f.name] for f in fields(plain) if f.name in self.options}
+            replace(plain, **own)  # raises in a sentence if one of them is wrong
             raise
         object.__setattr__(self, "_example", example)
         object.__setattr__(self, "_built", (None, example))
@@ -92,43 +66,47 @@ class Probed(Staged):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The name of the method that was asked for."""
-        return self.wanted
+        """The name of the method."""
+        return self.requested
 
     @property
     def needs(self) -> Needs:
-        known = self._example.needs
-        elsewhere = self.guess_by(replace(NOMINAL, radius=2 * NOMINAL.radius), self.given).needs.pairs
-        pairs = known.pairs if elsewhere == known.pairs else 0.0  # a δ that is not given follows the noise measured
-        return replace(known, pairs=pairs, horizon=True, reach=0.0, random_stop=None)
+        # A δ that is not in the options follows from the scale: nothing can be said of it beforehand.
+        one, other = (self.build(scale, self.options).needs for scale in SMALL)
+        pairs = one.pairs if one.pairs == other.pairs else 0.0
+        query_radius = one.query_radius if one.query_radius == other.query_radius else 0.0
+        return replace(self._example.needs, pairs=pairs, horizon=True, query_radius=query_radius, random_stop=None)
 
     def init(self, x: Array, context: Context) -> ProbedState:
         if context.max_evals is None and context.max_iter is None:
             raise ValueError(
-                f"{self.wanted} chooses its steps by the budget: give the run max_evals or max_iter, or all settings."
+                f"{self.requested} plans its steps for the budget: give max_evals or max_iter, or all settings."
             )
-        self._example.init(x, context)  # what the method cannot do is said before anything is evaluated
-        state = ProbedState(x, remark=f"{self.wanted} was still probing for its settings.")
-        state.inner = Probing().init(x, self._share(state, context))
+        if self._example.needs.query_radius and not self._example.needs.respects_bounds:
+            Probe.check_room(self.requested, context.project)
+        self._example.init(x, context)  # raises before anything is evaluated
+        state = ProbedState(x, note=f"{self.requested} did not finish probing for its settings.")
+        noisy = context.noisy and context.sample is None
+        state.inner = ProbeStageState(x, probe=Probe.plan(x, self._budget(context), noisy, careful=True))
         if state.inner.probe.over:
             self._build(state, context)
         return state
 
     def _method(self, state: ProbedState) -> Method:
         if state.stage == 1:
-            return Probing()
+            return PROBE_STAGE
         known = self._built
         if known[0] is not state.scale:
             assert state.scale is not None
-            known = (state.scale, self.guess_by(state.scale, self.given))
+            known = (state.scale, self.build(state.scale, self.options))
             object.__setattr__(self, "_built", known)
         return known[1]
 
-    def _share(self, state: ProbedState, context: Context) -> Context:
+    def _stage_context(self, state: ProbedState, context: Context) -> Context:
         if state.stage == 1:
             return replace(context, max_evals=self._budget(context))
-        evals = None if context.max_evals is None else max(1, context.max_evals - state.spent)
-        return replace(context, max_evals=evals, nfev=context.nfev - state.spent)
+        evals = None if context.max_evals is None else max(1, context.max_evals - state.evals_before)
+        return replace(context, max_evals=evals, nfev=context.nfev - state.evals_before)
 
     def _budget(self, context: Context) -> int:
         if context.max_evals is not None:
@@ -136,43 +114,42 @@ class Probed(Staged):
         assert context.max_iter is not None
         return (1 if self._example.needs.gradients else 2) * context.max_iter
 
-    def _went(self, state: ProbedState, context: Context, step: Step) -> Step:
+    def _advance(self, state: ProbedState, context: Context, step: Step) -> Step:
         if state.stage == 1 and state.inner.probe.over:
             self._build(state, context)
             step.x = state.inner.x
-        step.remarks = {"settings": state.remark, **(step.remarks or {})}
-        if step.notices:
-            step.notices = {key: f"{sentence} {CHOSEN}" for key, sentence in step.notices.items()}
+        step.notes = {"settings": state.note, **(step.notes or {})}
+        if step.warnings:
+            step.warnings = {key: f"{sentence} {OPTIONS_HINT}" for key, sentence in step.warnings.items()}
         return step
 
     def _build(self, state: ProbedState, context: Context) -> None:
-        """Choose the settings by what probing found, and begin."""
+        """Choose the settings by what probing found, and start the method."""
         probe: Probe = state.inner.probe
         d = state.x.size
         evals = max(self._budget(context) - context.nfev, 2)
         steep = (probe.steepest or probe.kink or 1.0) * sqrt(d)  # the root mean square slope along w is ‖∇F‖/√d
+        steep = min(steep, HUGE)
         radius = probe.radius
         if probe.kink and not probe.steepest:  # x0 is a kink on all sides, which has no length of its own
-            radius = float(np.linalg.norm(state.x)) or 1.0
-        scale = Scale(radius / 2, d * probe.floor, evals, steep, sqrt(d) * steep)
-        reach = self.guess_by(scale, self.given).needs.reach
+            radius = norm(state.x) or 1.0
+        radius = min(radius, FARTHEST)
+        radius = max(radius / 2, TRAVEL * self.needs.query_radius)  # what is smaller than δ is smoothed away
+        scale = Scale(radius, d * probe.floor, evals, steep, sqrt(d) * steep)
+        reach = self.build(scale, self.options).needs.query_radius
         fitting = probe.fitting(reach, context.project)
-        if fitting < reach and "delta" not in self.given:
+        if fitting < reach and "delta" not in self.options:
             shrink = fitting / reach
             scale = replace(scale, radius=shrink * scale.radius, floor=shrink * scale.floor)
         state.scale = scale
         self._enter(state, context, state.x)
         method = self._method(state)
-        reach = method.needs.reach
-        state.remark = f"{state.spent} evaluations of probing chose {method!r}."
-        if context.project is not None and not context.project.holds(reach):
-            state.remark = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.remark}"
+        reach = method.needs.query_radius
+        state.note = f"Settings from {state.evals_before} probe evaluations: {method!r}."
+        given = reach == self.needs.query_radius  # then the run has a note on it
+        if context.project is not None and not given and not context.project.holds(reach):
+            state.note = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.note}"
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
-        found = self._example.kernel(oracle)  # what will be built differs in numbers only
-        return found if isinstance(found, Refusal) else StagedKernel(self, oracle, self._example)
-
-
-def _budget(context: Context) -> int:
-    assert context.max_evals is not None
-    return context.max_evals
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
+        kernel = self._example.kernel(oracle)  # the method that will run differs in numbers only
+        return kernel if isinstance(kernel, Unsupported) else StagedKernel(self, oracle, self._example)

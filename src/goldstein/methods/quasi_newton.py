@@ -1,7 +1,7 @@
 """Inverse Hessians learnt from steps: a whole matrix, or the last few pairs that would have made it.
 
 Both hold H with H y = s for the last step s and the change y of the gradient along it, and stay positive definite as
-long as s·y > 0. `forget` makes H a multiple of the identity again, which the first pair scales to its own size.
+long as s·y > 0. `reset` makes H a multiple of the identity again, which the first pair scales to its own size.
 
 BFGS mends an H that is too large within a few steps, and one that is too small only slowly. So before a pair is taken
 in, H grows by s·y / y·Hy if that is above 1 (Oren and Luenberger 1974; upwards only: Al-Baali 1998): a start on a steep
@@ -21,7 +21,7 @@ from goldstein.state import State
 
 
 @dataclass
-class WholeInverse(State):
+class DenseInverseHessian(State):
     """H as a matrix, d² numbers.
 
     Attributes
@@ -35,21 +35,21 @@ class WholeInverse(State):
     scale: float = 1.0
     matrix: Array | None = None
 
-    def forget(self, scale: float) -> None:
+    def reset(self, scale: float) -> None:
         """Make H = scale · I."""
         self.scale = scale
         self.matrix = None
 
     @property
-    def fresh(self) -> bool:
+    def is_identity(self) -> bool:
         """Whether nothing was learnt since H was a multiple of the identity."""
         return self.matrix is None
 
-    def times(self, v: Array) -> Array:
+    def dot(self, v: Array) -> Array:
         """Return H v."""
         return self.scale * v if self.matrix is None else self.matrix @ v
 
-    def learn(self, s: Array, y: Array) -> None:
+    def update(self, s: Array, y: Array) -> None:
         """Take in a step s and the change y of the gradient along it, s·y > 0 (Nocedal and Wright 2006, eq. 6.17)."""
         if self.matrix is None:
             self.scale = first_scale(s, y)
@@ -67,40 +67,40 @@ class WholeInverse(State):
 
 
 @dataclass
-class LimitedInverse(State):
-    """H from the last pairs (s, y), 2 · most · d numbers.
+class LBFGS(State):
+    """H from the last pairs (s, y), 2 · max_pairs · d numbers.
 
     Attributes
     ----------
-    most : int
+    max_pairs : int
         Pairs that are kept.
     scale : float
         H is scale · I before the pairs are taken in.
-    steps, changes : ndarray, shape (k, d), or None
+    S, Y : ndarray, shape (k, d), or None
         The pairs, oldest first.
     """
 
-    most: int
+    max_pairs: int
     scale: float = 1.0
-    steps: Array | None = None
-    changes: Array | None = None
+    S: Array | None = None
+    Y: Array | None = None
 
-    def forget(self, scale: float) -> None:
+    def reset(self, scale: float) -> None:
         """Make H = scale · I."""
         self.scale = scale
-        self.steps = None
-        self.changes = None
+        self.S = None
+        self.Y = None
 
     @property
-    def fresh(self) -> bool:
+    def is_identity(self) -> bool:
         """Whether nothing was learnt since H was a multiple of the identity."""
-        return self.steps is None
+        return self.S is None
 
-    def times(self, v: Array) -> Array:
+    def dot(self, v: Array) -> Array:
         """Return H v by the two loops (Nocedal and Wright 2006, Algorithm 7.4)."""
-        if self.steps is None or self.changes is None:
+        if self.S is None or self.Y is None:
             return self.scale * v
-        pairs = list(zip(self.steps, self.changes, strict=True))
+        pairs = list(zip(self.S, self.Y, strict=True))
         q = v.copy()
         weights = []
         for s, y in reversed(pairs):
@@ -112,16 +112,16 @@ class LimitedInverse(State):
             r += (weight - float(y @ r) / float(s @ y)) * s
         return r
 
-    def learn(self, s: Array, y: Array) -> None:
+    def update(self, s: Array, y: Array) -> None:
         """Take in a step s and the change y of the gradient along it, s·y > 0; the oldest pair goes."""
-        if self.steps is None or self.changes is None:
+        if self.S is None or self.Y is None:
             self.scale = first_scale(s, y)
-            self.steps = s[None].copy()
-            self.changes = y[None].copy()
+            self.S = s[None].copy()
+            self.Y = y[None].copy()
         else:
-            self.scale *= growth(s, y, self.times(y))
-            self.steps = np.concatenate([self.steps, s[None]])[-self.most :]
-            self.changes = np.concatenate([self.changes, y[None]])[-self.most :]
+            self.scale *= growth(s, y, self.dot(y))
+            self.S = np.concatenate([self.S, s[None]])[-self.max_pairs :]
+            self.Y = np.concatenate([self.Y, y[None]])[-self.max_pairs :]
 
 
 def first_scale(s: Array, y: Array) -> float:
@@ -135,4 +135,4 @@ def growth(s: Array, y: Array, Hy: Array) -> float:
     return max(1.0, float(s @ y) / float(y @ Hy))
 
 
-InverseHessian = WholeInverse | LimitedInverse
+InverseHessian = DenseInverseHessian | LBFGS

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from goldstein import retired
 from goldstein.methods.auto import Auto
 from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cma import BlockCMA
@@ -16,17 +17,17 @@ from goldstein.methods.ingd import INGD, PINGD
 from goldstein.methods.method import Method
 from goldstein.methods.o2nc import O2NC, ZOO2NC
 from goldstein.methods.one_phase import OnePhase
-from goldstein.methods.probed import Guess, Probed
+from goldstein.methods.probed import FromScale, Probed
 from goldstein.methods.sift import Sift
 from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.two_point import TwoPoint
-from goldstein.methods.warm_start import WarmStart, guess_ws_gfm, guess_ws_gfm_plus
+from goldstein.methods.warm_start import WarmStart, ws_gfm, ws_gfm_plus
 
 METHODS: dict[str, type[Method]] = {}
-_GUESSES: dict[str, Guess] = {}
+_FROM_SCALE: dict[str, FromScale] = {}
 
 
-def register(kind: type[Method], name: str | None = None, guess: Guess | None = None) -> type[Method]:
+def register(kind: type[Method], name: str | None = None, from_scale: FromScale | None = None) -> type[Method]:
     """Let `minimize` and everything else know a method by name.
 
     Parameters
@@ -35,8 +36,8 @@ def register(kind: type[Method], name: str | None = None, guess: Guess | None = 
         The method's class; `register` can stand above it as a decorator.
     name : str, optional
         Its name; None: `kind.name`.
-    guess : callable, optional
-        Chooses the settings that were not given; None: `kind.guess`.
+    from_scale : callable, optional
+        Chooses the settings that were not given; None: `kind.from_scale`.
 
     Returns
     -------
@@ -51,14 +52,15 @@ def register(kind: type[Method], name: str | None = None, guess: Guess | None = 
     """
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise TypeError(f"register takes a class that derives from Method, got {kind!r:.80}.")
-    known = kind.name if name is None else name
-    if not isinstance(known, str) or not known:
+    retired.check_members(kind)
+    key = kind.name if name is None else name
+    if not isinstance(key, str) or not key:
         raise ValueError(f'{kind.__name__} needs a name, such as name: ClassVar[str] = "walk".')
-    before = METHODS.get(known, kind)
+    before = METHODS.get(key, kind)
     if (before.__module__, before.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise ValueError(f"There is another method called {known!r}.")
-    METHODS[known] = kind
-    _GUESSES[known] = kind.guess if guess is None else guess
+        raise ValueError(f"There is another method called {key!r}.")
+    METHODS[key] = kind
+    _FROM_SCALE[key] = kind.from_scale if from_scale is None else from_scale
     return kind
 
 
@@ -76,16 +78,16 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"options must be a mapping from setting to value, got {type(options).__name__}.")
     kind = METHODS[method]
-    given = dict(options or {})
+    settings = dict(options or {})
     accepted = kind._options()
-    for name in given:
+    for name in settings:
         if name not in accepted:
             raise ValueError(
                 f"{method} has no option {name!r}; it takes {', '.join(accepted) or 'none'}.{_elsewhere(name)}"
             )
-    if kind._complete(given):
-        return kind(**given)
-    return Probed(method, given, _GUESSES[method])
+    if kind._complete(settings):
+        return kind(**settings)
+    return Probed(method, settings, _FROM_SCALE[method])
 
 
 def _known(name: str) -> str:
@@ -115,8 +117,8 @@ register(TwoPoint)
 register(Sift)
 register(GFM)
 register(GFMPlus)
-register(WarmStart, "ws-gfm", guess_ws_gfm)
-register(WarmStart, "ws-gfm+", guess_ws_gfm_plus)
+register(WarmStart, "ws-gfm", ws_gfm)
+register(WarmStart, "ws-gfm+", ws_gfm_plus)
 register(OnePhase)
 register(O2NC)
 register(ZOO2NC)

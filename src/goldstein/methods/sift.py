@@ -10,47 +10,50 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein import arguments
-from goldstein.compiled.tally import DOUBLES, LOWEST, SINGLES, TALLY
+from goldstein import arguments, retired
+from goldstein.compiled.tally import SIFT, SIFT_BATCH, SIFT_SETTINGS, new_record, new_tally, record_of, write_back
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, noted_ball
 from goldstein.estimate.stream import Stream
-from goldstein.methods.kernel import CHUNK, MachineCode, obstacle, tally_of
+from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of, why_not_compilable
 from goldstein.methods.method import (
-    Bulk,
+    ChunkResult,
     Context,
     Kernel,
     Method,
     MethodState,
     Needs,
-    Refusal,
     Scale,
     Step,
+    Unsupported,
     any_iterate,
 )
 from goldstein.norms import HUGE, norm
 from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query, Samples
 from goldstein.oracle.recipe import Recipe, Repeated
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.output import Average
 from goldstein.projection import Box
 from goldstein.state import MADE_AGAIN
 
-STEP = 1e-5  # h, in radii, where rounding allows it
-LONGEST = 0.1  # h at most, in radii, however coarse the values are
-PRECISION = 100.0  # h at least, in rounding errors √d·u|F| of an estimate over its size
+FD_STEP = 1e-5  # h, in radii, where rounding allows it
+MAX_FD_STEP = 0.1  # h at most, in radii, however coarse the values are
+ROUNDOFF_FACTOR = 100.0  # h at least, in rounding errors √d·u|F| of an estimate over its size
 TOLERANCE = 0.01  # of an interval, in h times the size of a gradient
-DENSE = 100  # coordinates beyond which the tolerance shrinks, so that closed intervals add 4 % to E‖g‖² at most
-CAP_SHARE, CAP_LEAST = 40, 4  # one part in so many of the budget for one ξ, and so many values at least
-SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
-SEEN = 50  # so many components tell how large gradients are, beside which rounding is judged
-FIRST = 1.4  # R that is guessed, in radii of kinks over √d
-REUSED = 4  # so many batches at most use the steps of a walk on which nothing changed
-SPIKE, USUAL = 10.0, 10  # ‖g‖ is cut at so many times its root mean square, once there are so many
+DENSE_ABOVE = 100  # coordinates beyond which the tolerance shrinks, so that closed intervals add 4 % to E‖g‖² at most
+BUDGET_SHARE, MIN_EVALS_PER_SAMPLE = 40, 4  # values for one ξ: a fortieth of the budget, at least 4
+SHORT_VALUES = 10  # values that fit into float32 before single precision is assumed
+WARN_AFTER = 50  # components before rounding is judged beside the size of gradients
+RADIUS_FACTOR = 1.4  # R that is guessed, in radii of kinks over √d
+REUSE_PERIOD = 4  # batches, at most, that use the steps of a walk on which nothing changed
+CLIP_FACTOR, CLIP_AFTER = 10.0, 10  # ‖g‖ is clipped at 10 times its root mean square, after 10 estimates
 GROWTH = 2.0  # and how it grows: the best R is about this many times the distance to the solution
-LONG, LONGER = 3000, 0.25  # more gradients than this forgive a large radius: the growth rises with this power of them
-ITERATIONS = 10_000  # a guessed batch leaves so many, even if all components are dense
-LARGEST_BATCH = 16
+LONG_RUN, GROWTH_POWER = (
+    3000,
+    0.25,
+)  # more gradients than this forgive a large radius: the growth rises with this power of them
+MIN_ITERATIONS = 10_000  # iterations that a guessed batch leaves, even if all components are dense
+MAX_BATCH = 16
 
 
 @dataclass
@@ -65,26 +68,26 @@ class SiftState(MethodState):
         R, and the sum of ‖step‖² so far.
     squares : ndarray, shape (d,)
         G_j, the sum of g_j² so far.
-    sifting : estimate.sift.Sift or None
+    bisection : estimate.sift.Sift or None
         The bisection that is under way.
-    began : int
+    nfev_before : int
         Evaluations before it.
-    units, stale : ndarrays, shape (batch, d) and (batch,), or None
+    units, resample : ndarrays, shape (batch, d) and (batch,), or None
         Steps of the walks in units of h, and which of them are drawn anew for the next batch: those of flat components
         are used again, but for every fourth batch (effects that cancel on a walk would do so for ever).
     streams : list or None
-        From where each of the units was drawn, if somebody far away will need it and it is known.
+        From where each of the units was drawn, for points that are made again elsewhere; None where that is unknown.
     order, place
         The components of a finite sum in random order, and the next one.
-    power, directions, active : float
+    sum_sq_norm, n_estimates, n_active : float
         Sum of ‖g‖² over all ξ, how many those are, and how many of them were not flat.
     magnitude : float
         Sum of |v(0)| over them.
-    drowned : int
+    below_roundoff : int
         Those whose ends differ by rounding alone.
     single, double : int
         Values that tell something about their precision.
-    remark : str
+    set_note : str
         By how much queries may leave the allowed set.
     """
 
@@ -92,26 +95,26 @@ class SiftState(MethodState):
     radius: float = 0.0
     walk: float = 0.0
     squares: Array = None  # type: ignore[assignment]
-    sifting: sift.Sift | None = None
-    began: int = 0
+    bisection: sift.Sift | None = None
+    nfev_before: int = 0
     units: Array | None = None
-    stale: sift.Mask | None = None
+    resample: sift.Mask | None = None
     streams: list[Stream | None] | None = field(default=None, metadata=MADE_AGAIN)
     order: sift.Whole | None = None
     place: int = 0
-    power: float = 0.0
-    directions: float = 0.0
-    active: float = 0.0
+    sum_sq_norm: float = 0.0
+    n_estimates: float = 0.0
+    n_active: float = 0.0
     magnitude: float = 0.0
-    drowned: int = 0
+    below_roundoff: int = 0
     single: int = 0
     double: int = 0
-    remark: str = ""
+    set_note: str = ""
 
     @property
     def scale(self) -> float:
         """The root mean square of ‖g‖ over the components that were not flat; 0 before there is one."""
-        return sqrt(self.power / self.active) if self.active else 0.0
+        return sqrt(self.sum_sq_norm / self.n_active) if self.n_active else 0.0
 
     @property
     def roundoff(self) -> float:
@@ -120,16 +123,17 @@ class SiftState(MethodState):
 
 
 @dataclass
-class Begun:
-    """A batch that was begun: its bisection, the units of its steps, and the order of the components after it."""
+class Batch:
+    """A new batch: its bisection, the units of its steps, and the order of the components after it."""
 
-    sifting: sift.Sift
+    bisection: sift.Sift
     units: Array
     streams: list[Stream | None] | None
     order: sift.Whole | None
     place: int
 
 
+@retired.fields(step="fd_step", cap="max_evals_per_sample")
 @dataclass(frozen=True)
 class Sift(Method):
     """Descent along component gradients from values: a walk through the coordinates for each ξ, and its bisection.
@@ -149,7 +153,7 @@ class Sift(Method):
     ----------
     radius : float
         R at the start: with T iterations a coordinate can travel about R√T/2.
-    step : float, optional
+    fd_step : float, optional
         h. None: 1e-5·R, or as much as rounding errors of F ask for, √d·u|F|/h being 1 % of ‖g‖.
     batch_size : int, optional
         ξ in each iteration. Without ξ and without `rho` all walks of a batch would be one, and there is one.
@@ -163,14 +167,14 @@ class Sift(Method):
         ρ > 0: the walks start at y = x + ρu, u uniform in the unit ball, and estimate ∇f_ρ(x), up to h.
     growth : float, optional
         R grows with the distance travelled; 0: it stays as it is.
-    cap : int, optional
+    max_evals_per_sample : int, optional
         Values for one ξ, at most; the intervals that are left then keep the random-sign estimate. None: a fortieth of
         the budget, 4 at least.
 
     Notes
     -----
     Differences of up to 1e-14·|v(0)| count as none. Within bounds the signs of h_j are those that stay inside, so a
-    start on the boundary is an ordinary start; where a sign was not free to choose, an interval is opened whatever the
+    start on the boundary is an ordinary start; where a sign was not free to choose, an interval is opened for any
     tolerance. A ξ with a failed value is left out of the batch. A finite sum is sampled in random order without
     replacement. ‖g‖ is cut at ten times its root mean square so far: one spike, near a pole say, would make all later
     steps of its coordinates tiny.
@@ -198,12 +202,12 @@ class Sift(Method):
     """
 
     radius: float
-    step: float | None = None
+    fd_step: float | None = None
     batch_size: int = 1
     decay: float = 1.0
     tolerance: float | None = None
     rho: float = 0.0
-    cap: int | None = None
+    max_evals_per_sample: int | None = None
     growth: float = 0.0
     name: ClassVar[str] = "sift"
 
@@ -212,12 +216,12 @@ class Sift(Method):
         arguments.keep(
             self,
             radius=arguments.positive("radius", self.radius),
-            step=arguments.optional_positive("step", self.step),
+            fd_step=arguments.optional_positive("fd_step", self.fd_step),
             batch_size=arguments.count("batch_size", self.batch_size),
             decay=arguments.not_negative("decay", self.decay),
             tolerance=None if tolerance is None else arguments.not_negative("tolerance", tolerance),
             rho=arguments.not_negative("rho", self.rho),
-            cap=arguments.optional_count("cap", self.cap, least=2),
+            max_evals_per_sample=arguments.optional_count("max_evals_per_sample", self.max_evals_per_sample, least=2),
             growth=arguments.not_negative("growth", self.growth),
         )
 
@@ -225,9 +229,9 @@ class Sift(Method):
     def needs(self) -> Needs:
         return Needs(
             replay="evaluates the same ξ at several points",
-            horizon=self.decay > 0 or self.cap is None,
-            reach=self.rho,
-            narrow=True,
+            horizon=self.decay > 0 or self.max_evals_per_sample is None,
+            query_radius=self.rho,
+            respects_bounds=True,
             random_stop=any_iterate,
         )
 
@@ -237,54 +241,54 @@ class Sift(Method):
         state = SiftState(x, radius=self.radius, squares=np.zeros(x.size))
         margin = self._margin(state, context)
         if margin and context.project is not None and not context.project.holds(margin):
-            state.remark = f"Queries may leave the allowed set by delta = {margin:.3g}."
+            state.set_note = f"Queries may leave the allowed set by delta = {margin:.3g}."
         state.x = context.projected(x, margin)
         state.origin = state.x
         return state
 
     def ask(self, state: SiftState, context: Context, limit: int | None) -> Query | None:
-        if state.sifting is not None:
-            affordable = limit is None or state.sifting.pending <= limit
-            return state.sifting.query() if affordable else None
-        free = _free(state.x.size, context)
+        if state.bisection is not None:
+            affordable = limit is None or state.bisection.pending <= limit
+            return state.bisection.query() if affordable else None
+        free = _n_free(state.x.size, context)
         if free == 0 or (limit is not None and limit < 2):
             return None
         size = self._batch(context)
-        cap = self._cap(context)
-        most = _most(free, cap)
+        cap = self._max_evals_per_sample(context)
+        most = _max_cost(free, cap)
         fits = size if limit is None else min(size, max(1, limit // most))
         if limit is not None and limit < most:
             cap = limit
-        begun = self._begin(state, context, fits, cap)
-        query = begun.sifting.query()
-        query.memory = begun
-        query.cut = fits < size or (limit is not None and limit < most)
+        batch = self._start_batch(state, context, fits, cap)
+        query = batch.bisection.query()
+        query.aux = batch
+        query.truncated = fits < size or (limit is not None and limit < most)
         return query
 
     def tell(self, state: SiftState, context: Context, query: Query, values: Array) -> Step:
-        if query.memory is not None:
-            begun: Begun = query.memory
-            state.sifting = begun.sifting
-            state.units = begun.units
-            state.streams = begun.streams
-            state.order = begun.order
-            state.place = begun.place
-            state.began = context.nfev
+        if query.aux is not None:
+            batch: Batch = query.aux
+            state.bisection = batch.bisection
+            state.units = batch.units
+            state.streams = batch.streams
+            state.order = batch.order
+            state.place = batch.place
+            state.nfev_before = context.nfev
         if not state.double:
             single, double = evidence(values[np.isfinite(values)])
             state.single += single
             state.double += double
-        assert state.sifting is not None
-        state.sifting.tell(values)
-        if not state.sifting.over:
-            return self._told(state, None, 0)
-        left = state.x
+        assert state.bisection is not None
+        state.bisection.tell(values)
+        if not state.bisection.over:
+            return self._make_step(state, None, 0)
+        iterate = state.x
         state.nit += 1
-        self._move(state, context.after(query), state.sifting)
-        state.sifting = None
-        return self._told(state, left, 1)
+        self._update(state, context.after(query), state.bisection)
+        state.bisection = None
+        return self._make_step(state, iterate, 1)
 
-    def _begin(self, state: SiftState, context: Context, size: int, cap: int | None) -> Begun:
+    def _start_batch(self, state: SiftState, context: Context, size: int, limit: int | None) -> Batch:
         """Draw the ξ of a batch, the steps of their walks and, with ρ > 0, where they start, in this order."""
         d = state.x.size
         samples, order, place = _draw(state, context, size)
@@ -295,151 +299,161 @@ class Sift(Method):
             u, directions = noted_ball(context.rng, size, d, context.recipes)
             y = state.x + self.rho * u
             base = None if directions is None else Along(state.x, self.rho, directions)
-        h = self._step(state)
+        h = self._fd_step(state)
         bounds = _bounds(d, context)
         walk = sift.walk(y, units[:size], h, bounds)
-        known = [stream for stream in (streams or [])[:size] if stream is not None]
-        if base is not None and len(known) == size:
-            walk.origin = sift.Origin(base, known, h, bounds)
+        drawn = [stream for stream in (streams or [])[:size] if stream is not None]
+        if base is not None and len(drawn) == size:
+            walk.origin = sift.Origin(base, drawn, h, bounds)
         tolerance = self._tolerance(d) * h * state.scale
-        return Begun(sift.Sift.of(walk, samples, tolerance, cap, state.roundoff), units, streams, order, place)
+        return Batch(sift.Sift.of(walk, samples, tolerance, limit, state.roundoff), units, streams, order, place)
 
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
         """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
 
-        Return also from where each was drawn, if that is wanted.
+        Return also from where each was drawn, if `context.recipes`.
         """
         size = self._batch(context)
         d = state.x.size
-        stale = np.ones(size, np.bool_)
+        resample = np.ones(size, np.bool_)
         units = np.empty((size, d))
-        if state.units is not None and state.stale is not None:
-            stale = state.stale
+        if state.units is not None and state.resample is not None:
+            resample = state.resample
             units = state.units.copy()
-        units[stale], stream = sift.noted_units(context.rng, int(stale.sum()), d, context.recipes)
+        units[resample], stream = sift.noted_units(context.rng, int(resample.sum()), d, context.recipes)
         if stream is None:
             return units, None
         streams: list[Stream | None] = [None] * size
         if state.streams is not None:
             streams = list(state.streams)
-        for place, row in enumerate(np.flatnonzero(stale).tolist()):
+        for place, row in enumerate(np.flatnonzero(resample).tolist()):
             streams[row] = stream.rows(place, place + 1)
         return units, streams
 
-    def _move(self, state: SiftState, context: Context, sifting: sift.Sift) -> None:
+    @np.errstate(over="ignore", invalid="ignore")
+    def _update(self, state: SiftState, context: Context, bisection: sift.Sift) -> None:
         """Take the estimates of a batch into the step of diagonal AdaGrad; those that failed are left out."""
-        gradients = sifting.gradients()
+        gradients = bisection.gradients()
         with np.errstate(invalid="ignore"):
-            usable = ~sifting.failed & (np.abs(gradients).max(axis=1) < HUGE)
-        flat = usable & sifting.flat
-        state.stale = np.ones(self._batch(context), np.bool_)
-        if context.sample is not None and state.nit % REUSED:  # without ξ the same walk would say the same again
-            state.stale[: flat.size] = ~flat
+            usable = ~bisection.failed & (np.abs(gradients).max(axis=1) < HUGE)
+        flat = usable & bisection.flat
+        state.resample = np.ones(self._batch(context), np.bool_)
+        if context.sample is not None and state.nit % REUSE_PERIOD:  # without ξ the same walk would say the same again
+            state.resample[: flat.size] = ~flat
         if not usable.any():
             return
         gradients = gradients[usable]
         count = len(gradients)
-        lengths = np.sqrt(_total((gradients * gradients).T))
-        usual = SPIKE * state.scale if state.active >= USUAL else np.inf
+        lengths = np.sqrt(_sum((gradients * gradients).T))
+        usual = CLIP_FACTOR * state.scale if state.n_active >= CLIP_AFTER else np.inf
         spikes = lengths > usual
         gradients[spikes] *= (usual / lengths[spikes])[:, None]
         lengths[spikes] = usual
-        state.power += _total(lengths * lengths)
-        state.directions += count
-        state.active += count - int(flat.sum())
-        state.magnitude += _total(np.abs(sifting.first[usable]))
-        state.drowned += int(sifting.drowned[usable].sum())
-        state.value = _total(sifting.first[usable]) / count
-        g = _total(gradients) / count
-        state.norm = norm(g)
-        state.size = self._length(state, context)
+        state.sum_sq_norm += _sum(lengths * lengths)
+        state.n_estimates += count
+        state.n_active += count - int(flat.sum())
+        state.magnitude += _sum(np.abs(bisection.first[usable]))
+        state.below_roundoff += int(bisection.below_roundoff[usable].sum())
+        state.value = _sum(bisection.first[usable]) / count
+        g = _sum(gradients) / count
+        state.grad_norm = norm(g)
+        state.step_size = self._step_size(state, context)
         state.squares = state.squares + g * g
         moving = state.squares > 0  # where g_j = 0, x_j stays as it is
         ahead = state.x.copy()
-        ahead[moving] -= state.size * (g[moving] / np.sqrt(state.squares[moving]))
-        left = state.x
+        ahead[moving] -= state.step_size * (g[moving] / np.sqrt(state.squares[moving]))
+        iterate = state.x
         state.x = context.projected(ahead, self._margin(state, context))
         if self.growth:
-            self._grow(state, left, int(moving.sum()))
+            self._grow(state, iterate, int(moving.sum()))
 
-    def _grow(self, state: SiftState, left: Array, moving: int) -> None:
+    def _grow(self, state: SiftState, iterate: Array, moving: int) -> None:
         """Let R grow with the distance travelled, the random walk of the steps taken off."""
-        step = state.x - left
+        step = state.x - iterate
         away = state.x - state.origin
-        state.walk += _total(step * step)
-        net = _total(away * away) - state.walk
+        state.walk += _sum(step * step)
+        net = _sum(away * away) - state.walk
         if net > 0:
             travelled = self.growth * sqrt(net / moving)
             state.radius = max(state.radius, min(travelled, 2 * state.radius))
 
-    def _length(self, state: SiftState, context: Context) -> float:
-        """Return R (1 − u) √u at the middle of the batch that was told."""
+    def _step_size(self, state: SiftState, context: Context) -> float:
+        """Return R (1 − u) √u at the middle of the last batch."""
         if self.decay == 0:
             return state.radius
-        before = _share(state.began, state.nit - 1, context)
-        after = _share(context.nfev, state.nit, context)
+        before = _progress(state.nfev_before, state.nit - 1, context)
+        after = _progress(context.nfev, state.nit, context)
         u = 0.5 * (before + after)
-        left = 1.0 - u
-        return float(state.radius * (left if self.decay == 1 else left**self.decay) * sqrt(u))
+        rest = 1.0 - u
+        return float(state.radius * (rest if self.decay == 1 else rest**self.decay) * sqrt(u))
 
-    def _step(self, state: SiftState) -> float:
+    def _fd_step(self, state: SiftState) -> float:
         """Return h: a small part of R, or as much as the rounding errors of the values ask for."""
-        if self.step is not None:
-            return self.step
-        h = STEP * self.radius
-        if not state.active:
+        if self.fd_step is not None:
+            return self.fd_step
+        h = FD_STEP * self.radius
+        if not state.scale:
             return h
-        level = state.magnitude / state.directions
-        needed = PRECISION * sqrt(state.x.size) * state.roundoff * level / state.scale
-        return max(h, min(needed, LONGEST * self.radius))
+        level = state.magnitude / state.n_estimates
+        needed = ROUNDOFF_FACTOR * sqrt(state.x.size) * state.roundoff * level / state.scale
+        return max(h, min(needed, MAX_FD_STEP * self.radius))
 
     def _tolerance(self, d: int) -> float:
         if self.tolerance is not None:
             return self.tolerance
-        return TOLERANCE * min(1.0, sqrt(DENSE / d))
+        return TOLERANCE * min(1.0, sqrt(DENSE_ABOVE / d))
 
     def _batch(self, context: Context) -> int:
         return 1 if context.sample is None and not self.rho else self.batch_size
 
-    def _cap(self, context: Context) -> int | None:
-        if self.cap is not None or context.max_evals is None:
-            return self.cap
-        return max(CAP_LEAST, context.max_evals // CAP_SHARE)
+    def _max_evals_per_sample(self, context: Context) -> int | None:
+        if self.max_evals_per_sample is not None or context.max_evals is None:
+            return self.max_evals_per_sample
+        return max(MIN_EVALS_PER_SAMPLE, context.max_evals // BUDGET_SHARE)
 
     def _margin(self, state: SiftState, context: Context) -> float:
         """Return how far queries lie from the iterate, where no sign keeps them inside the allowed set."""
         if isinstance(context.project, Box):
             return self.rho
-        return self.rho + 1.5 * sqrt(state.x.size) * self._step(state)
+        return self.rho + 1.5 * sqrt(state.x.size) * self._fd_step(state)
 
-    def _told(self, state: SiftState, offer: Array | None, completed: int) -> Step:
-        noise = (0.0, 0.0)
-        notices = None
-        if state.directions >= SEEN:
-            walked = sqrt(state.x.size) * self._step(state)  # so that d·u|F|/δ is √d·u|F|/h
-            noise = (walked, state.power / state.directions)
-            if state.drowned > max(state.active, SEEN / 4):
-                notices = {"precision": self._drowning(state)}
-        remarks = {"set": state.remark} if state.remark else None
-        more = {"notices": notices, "remarks": remarks, "underway": state.sifting is not None}
-        return state.step(offer, completed, noise, state.directions, **more)
-
-    def _drowning(self, state: SiftState) -> str:
-        share = state.drowned / state.directions
-        level = state.magnitude / state.directions
-        return (
-            f"Rounding errors of F (|F| about {level:.2g}) hide the differences of {share:.0%} of the components at "
-            f"step={self._step(state):.3g}: use a larger step, higher precision, or subtract a constant from F."
+    def _make_step(self, state: SiftState, iterate: Array | None, completed: int) -> Step:
+        delta = 0.0
+        power = 0.0
+        warnings = None
+        if state.n_estimates >= WARN_AFTER:
+            delta = sqrt(state.x.size) * self._fd_step(state)  # so that d·u|F|/δ is √d·u|F|/h
+            power = state.sum_sq_norm / state.n_estimates
+            if state.below_roundoff > max(state.n_active, WARN_AFTER / 4):
+                warnings = {"precision": self._roundoff_warning(state)}
+        notes = {"set": state.set_note} if state.set_note else None
+        return state.make_step(
+            iterate,
+            completed,
+            delta=delta,
+            mean_sq_norm=power,
+            n_estimates=state.n_estimates,
+            warnings=warnings,
+            notes=notes,
+            partial=state.bisection is not None,
         )
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def _roundoff_warning(self, state: SiftState) -> str:
+        share = state.below_roundoff / state.n_estimates
+        level = state.magnitude / state.n_estimates
+        return (
+            f"Rounding errors of F (|F| about {level:.2g}) hide the differences of {share:.0%} of the components at "
+            f"fd_step={self._fd_step(state):.3g}: use a larger one, higher precision, or subtract a constant from F."
+        )
+
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         if self.rho:
-            return Refusal("The compiled loop of sift walks from x itself, with rho = 0.")
-        reason = obstacle(oracle)
-        return _Compiled(self, oracle, 2) if reason is None else Refusal(reason)
+            return Unsupported("The compiled loop of sift walks from x itself, with rho = 0.")
+        reason = why_not_compilable(oracle)
+        return _Compiled(self, oracle, 2) if reason is None else Unsupported(reason)
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> Sift:
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Sift:
         root = scale.estimate / scale.gradient  # √d
         batch = batch_for(scale.evals, root * root)
         return cls(
@@ -447,12 +461,12 @@ class Sift(Method):
                 "radius": 2 * scale.radius / root,
                 "batch_size": batch,
                 "growth": growth_for(scale.evals, root * root),
-                **given,
+                **options,
             }
         )
 
 
-class _Compiled(MachineCode):
+class _Compiled(CompiledKernel):
     """Whole iterations in machine code; a bisection that was begun the plain way is ended the plain way.
 
     What an iteration costs is known when it is over, so a plan is the most that may fit, and the iterations end where
@@ -463,8 +477,8 @@ class _Compiled(MachineCode):
 
     def plan(self, state: SiftState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         method: Sift = self.method
-        dearest = method._batch(context) * _most(state.x.size, method._cap(context))
-        if state.sifting is not None or (limit is not None and limit < dearest):
+        highest = method._batch(context) * _max_cost(state.x.size, method._max_evals_per_sample(context))
+        if state.bisection is not None or (limit is not None and limit < highest):
             return 0
         soft = max(1, min(until, CHUNK))
         self._edge = context.nfev + soft
@@ -474,8 +488,8 @@ class _Compiled(MachineCode):
     def call(self, state: SiftState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
         raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
 
-    def told(self, state: SiftState, completed: int) -> Step:
-        return self.method._told(state, None, completed)  # type: ignore[no-any-return]
+    def make_step(self, state: SiftState, completed: int) -> Step:
+        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]
 
     def run(
         self,
@@ -485,89 +499,94 @@ class _Compiled(MachineCode):
         limit: int | None,
         mean: Average | None,
         stop: Callable[[], bool],
-    ) -> Bulk:
+    ) -> ChunkResult:
         from goldstein.compiled import sift as loop  # which needs numba
 
         method: Sift = self.method
         d = state.x.size
         size = method._batch(context)
-        cap = method._cap(context)
-        units = np.empty((size, d)) if state.units is None else state.units.copy()
-        stale = np.ones(size, np.bool_) if state.stale is None else state.stale.copy()
-        order = np.empty(self.n, np.int64) if state.order is None else state.order  # long, and nobody else's
-        place = self.n if state.order is None else state.place
-        sums = (state.power, state.directions, state.active, state.magnitude, state.drowned)
-        seen = (state.single, state.double, context.nfev, state.nit, state.value, state.size, place)
-        memory = np.array([*sums, *seen, state.radius, state.walk], float)
-        settings = self._settings(d, context)
-        gradient = np.full(d, np.nan)
-        squares = state.squares.copy()
-        x = state.x.copy()
-        tally = np.zeros(TALLY)
-        tally[LOWEST] = np.inf
+        state.x = state.x.copy()
+        state.squares = state.squares.copy()
+        state.units = np.empty((size, d)) if state.units is None else state.units.copy()
+        state.resample = np.ones(size, np.bool_) if state.resample is None else state.resample.copy()
+        state.streams = None
+        if self.n and state.order is None:
+            state.order = np.empty(self.n, np.int64)
+            state.place = self.n
+        order = np.empty(0, np.int64) if state.order is None else state.order  # long, hence not copied
+        record = record_of(SIFT, state)
+        tally = new_tally()
+        g = np.full(d, np.nan)
         average = np.empty(0)
-        left = 0
+        count = 0
         if mean is not None:
-            average = x.copy() if mean.mean is None else mean.mean.copy()
-            left = mean.count
-        most = _most(d, cap)
+            average = state.x.copy() if mean.mean is None else mean.mean.copy()
+            count = mean.count
         unlimited = np.iinfo(np.int64).max
+        max_evals = method._max_evals_per_sample(context)
         soft = math.ceil(min(self._edge - context.nfev, CHUNK))
-        limits = (iterations, most, unlimited if cap is None else cap, soft, unlimited if limit is None else limit)
-        arrays = (state.origin, squares, gradient, units, stale, order, settings, memory, tally)
-        done, used = self.compiled(loop.sift, context.rng, self.n, x, average, left, *limits, *arrays)
+        limits = (
+            iterations,
+            _max_cost(d, max_evals),
+            unlimited if max_evals is None else max_evals,
+            soft,
+            unlimited if limit is None else limit,
+        )
+        arrays = (state.origin, state.squares, g, state.units, state.resample, order)
+        records = (context.nfev, self._settings(d, context), record, new_record(SIFT_BATCH), tally)
+        with locate(state):
+            done, used = self.compiled(
+                loop.sift, context.rng, self.n, state.x, average, count, *limits, *arrays, *records
+            )
         if mean is not None:
             mean.mean = average
             mean.count += done
-        state.x = x
-        state.squares = squares
-        state.units = units
-        state.streams = None
-        state.stale = stale
-        if self.n:
-            state.order = order
-            state.place = int(memory[loop.PLACE])
-        state.power, state.directions, state.active, state.magnitude = (float(number) for number in memory[:4])
-        state.drowned = int(memory[loop.DROWNED])
-        state.single += int(tally[SINGLES])
-        state.double += int(tally[DOUBLES])
-        state.nit = int(memory[loop.NIT])
-        state.value = float(memory[loop.VALUE])
-        state.size = float(memory[loop.LENGTH])
-        state.radius = float(memory[loop.NOW])
-        state.walk = float(memory[loop.WALK])
-        if not np.isnan(gradient[0]):
-            state.norm = norm(gradient)
+        write_back(record, state)
+        state.single += int(tally["single"])
+        state.double += int(tally["double"])
+        if not np.isnan(g[0]):
+            state.grad_norm = norm(g)
         context.nfev += used
-        return Bulk(self.told(state, done), tally_of(tally))
+        return ChunkResult(self.make_step(state, done), tally_of(tally))
 
-    def _settings(self, d: int, context: Context) -> Array:
-        """Return what the loop is told, in its order."""
+    def _settings(self, d: int, context: Context) -> Any:
         method: Sift = self.method
-        evals = np.inf if context.max_evals is None else max(context.max_evals, 1)
-        iterations = np.inf if context.max_iter is None else max(context.max_iter, 1)
-        radius = method.radius
-        given = (method.growth, method.step or 0.0, method.decay, method._tolerance(d), evals, iterations)
-        known = (STEP * radius, LONGEST * radius, PRECISION, SHORT_VALUES, sift.ZERO, sift.NEXT)
-        return np.array([*given, *known, SPIKE, USUAL, REUSED], float)
+        return new_record(
+            SIFT_SETTINGS,
+            growth=method.growth,
+            fd_step=method.fd_step or 0.0,
+            decay=method.decay,
+            tolerance=method._tolerance(d),
+            evals=np.inf if context.max_evals is None else max(context.max_evals, 1),
+            iterations=np.inf if context.max_iter is None else max(context.max_iter, 1),
+            min_fd_step=FD_STEP * method.radius,
+            max_fd_step=MAX_FD_STEP * method.radius,
+            roundoff_factor=ROUNDOFF_FACTOR,
+            zero=sift.ZERO,
+            next=sift.NEXT,
+            clip_factor=CLIP_FACTOR,
+            short_values=SHORT_VALUES,
+            clip_after=CLIP_AFTER,
+            reuse_period=REUSE_PERIOD,
+        )
 
 
 def batch_for(evals: int, d: float) -> int:
     """Return how many ξ to take at once: larger batches are faster, but leave fewer iterations."""
-    return int(min(max(evals // (ITERATIONS * (d + 1)), 1), LARGEST_BATCH))
+    return int(min(max(evals // (MIN_ITERATIONS * (d + 1)), 1), MAX_BATCH))
 
 
 def radius_for(kink: float, d: float) -> float:
     """Return a first R for a function that stops looking linear at the radius `kink`."""
-    return FIRST * kink / sqrt(d)
+    return RADIUS_FACTOR * kink / sqrt(d)
 
 
 def growth_for(evals: int, d: float) -> float:
-    """Return how much the radius grows with the distance travelled, in a run of so many evaluations."""
-    return float(GROWTH * max(1.0, evals / (d + 1) / LONG) ** LONGER)
+    """Return how much the radius grows with the distance travelled."""
+    return float(GROWTH * max(1.0, evals / (d + 1) / LONG_RUN) ** GROWTH_POWER)
 
 
-def _most(free: int, cap: int | None) -> int:
+def _max_cost(free: int, cap: int | None) -> int:
     """Return what one ξ costs at most."""
     return free + 1 if cap is None else min(free + 1, cap)
 
@@ -601,19 +620,19 @@ def _bounds(d: int, context: Context) -> tuple[Array, Array] | None:
     return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
 
 
-def _free(d: int, context: Context) -> int:
+def _n_free(d: int, context: Context) -> int:
     """Return how many coordinates are not fixed by their bounds."""
     bounds = _bounds(d, context)
     return d if bounds is None else int((bounds[0] < bounds[1]).sum())
 
 
-def _share(nfev: int, nit: int, context: Context) -> float:
-    """Return the share of the run that is over after so many evaluations and iterations."""
+def _progress(nfev: int, nit: int, context: Context) -> float:
+    """Return the share of the run that is over."""
     evals = nfev / max(context.max_evals, 1) if context.max_evals is not None else 0.0
     iterations = nit / max(context.max_iter, 1) if context.max_iter is not None else 0.0
     return min(max(evals, iterations), 1.0)
 
 
-def _total(a: Array) -> Any:
+def _sum(a: Array) -> Any:
     """Return the sum over the first axis, one after the other, as a loop in machine code does it."""
     return np.add.accumulate(a, axis=0)[-1]

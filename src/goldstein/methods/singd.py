@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.method import TARGET, TRAVEL, Context, Needs, Scale, Step
@@ -38,6 +38,7 @@ class SINGDState(FirstOrderState):
     past: Array = None  # type: ignore[assignment]
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class SINGD(FirstOrder):
     """Stochastic interpolated normalised gradient descent (Zhang et al. 2020).
@@ -66,7 +67,7 @@ class SINGD(FirstOrder):
     perturb_radius : float, optional
         Before a move m is replaced by a uniform draw from the ball around it with radius `perturb_radius` · ‖m‖, so
         that F(·; ξ) is differentiable almost everywhere on the segment; see `PSINGD`. None: not perturbed.
-    gradients, rho, step
+    gradients, rho, fd_step
         See `FirstOrder`; ρ is δ/20 unless given.
 
     Notes
@@ -108,16 +109,16 @@ class SINGD(FirstOrder):
     def __post_init__(self) -> None:
         for name in ("delta", "p", "q"):
             arguments.keep(self, **{name: arguments.positive(name, getattr(self, name))})
-        beta = arguments.number("beta", self.beta, "a number in [0, 1)", lambda given: 0 <= given < 1)
+        beta = arguments.number("beta", self.beta, "a number in [0, 1)", lambda v: 0 <= v < 1)
         arguments.keep(self, beta=beta)
         if self.perturb_radius is not None:
-            wanted = "a share of ‖m‖ between 0 and 1, or None"
-            arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, wanted))
+            expected = "a share of ‖m‖ between 0 and 1, or None"
+            arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, expected))
         self._check_source(self.delta)
 
     @property
     def needs(self) -> Needs:
-        return self._sourced(Needs(values=False, output="random", random_stop=self._any_late_point))
+        return self._with_source(Needs(values=False, output="random", random_stop=self._any_late_point))
 
     @property
     def lookback(self) -> int:
@@ -127,6 +128,7 @@ class SINGD(FirstOrder):
     def _init(self, x: Array, context: Context) -> SINGDState:
         return SINGDState(x, past=np.tile(x, (self.lookback, 1)))  # what lies before x_1 counts as x_1
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _ask(self, state: SINGDState, context: Context, limit: int | None) -> Query | None:
         if limit is not None and limit < 1:
             return None
@@ -136,25 +138,26 @@ class SINGD(FirstOrder):
             ahead = self._ahead(state.x, state.m, context)
             y = state.x + context.rng.random() * (ahead - state.x)  # Alg. 2, line 4
         xi = None if context.sample is None else context.sample(context.rng, 1)
-        return Query(y[None], xi, order=1, memory=ahead)
+        return Query(y[None], xi, order=1, aux=ahead)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> Step:
         g = values[0]
-        left = state.x
+        iterate = state.x
         fine = usable(values)
         if state.m is None:
             if fine:
                 state.m = g.copy()  # Alg. 2, line 1
-                state.norm = float(np.sqrt(g @ g))
-            return state.step(completed=0)
+                state.grad_norm = float(np.sqrt(g @ g))
+            return state.make_step(completed=0)
         if fine:
-            state.x = query.memory  # Alg. 2, line 3
+            state.x = query.aux  # Alg. 2, line 3
             state.m = self.beta * state.m + (1 - self.beta) * g  # Alg. 2, line 5
-            move = state.x - left
-            state.norm = float(np.sqrt(state.m @ state.m))
-            state.size = float(np.sqrt(move @ move))
+            move = state.x - iterate
+            state.grad_norm = float(np.sqrt(state.m @ state.m))
+            state.step_size = float(np.sqrt(move @ move))
         state.nit += 1
-        return state.step(self._exchange(state, left))
+        return state.make_step(self._exchange(state, iterate))
 
     def _ahead(self, x: Array, m: Array, context: Context) -> Array:
         """Return x_{t+1} = x_t − m/(p‖m‖ + q), with m perturbed first if so wished."""
@@ -162,13 +165,13 @@ class SINGD(FirstOrder):
             m = m + self.perturb_radius * np.sqrt(m @ m) * ball(context.rng, 1, m.size)[0]
         return context.projected(x - m / (self.p * np.sqrt(m @ m) + self.q), self._radius)  # Alg. 2, line 3
 
-    def _exchange(self, state: SINGDState, left: Array) -> Array:
+    def _exchange(self, state: SINGDState, iterate: Array) -> Array:
         """Put x_t into the ring and return x_{max(t−K, 1)}, whose row it takes."""
         if not len(state.past):
-            return left
+            return iterate
         row = state.nit % len(state.past)
         late: Array = state.past[row].copy()
-        state.past[row] = left
+        state.past[row] = iterate
         return late
 
     def _any_late_point(self, rng: np.random.Generator, max_iter: int) -> int:
@@ -176,17 +179,19 @@ class SINGD(FirstOrder):
         return max(i - self.lookback, 1) - 1  # Alg. 2, last line; x_j is reached after j − 1 iterations
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> SINGD:
-        delta = given.get("delta", max(0.1 * scale.radius, 2 * (given.get("rho") or 0.0)))
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> SINGD:
+        delta = options.get("delta", max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0)))
         memory = log(16 / TARGET)  # (1 − β)·p·δ by the theorem, so that what is older than K steps is forgotten
         # A step along a full gradient is 1/(2p) long. The answer is drawn from the whole run, of which a fifth is to
         # travel a few R; p is at most the theorem's.
-        steps = cls._affordable(scale, given)
-        p = given.get("p", min(steps / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
+        steps = cls._affordable(scale, options)
+        p = options.get("p", min(steps / (10 * TRAVEL * scale.radius), 64 * memory / (delta * TARGET**2)))
         beta = max(0.0, 1 - memory / (p * delta))
-        return cls(**{"delta": delta, "p": p, "q": scale.gradient * p, "beta": beta, **given})
+        q = min(max(scale.gradient * p, 1e-300), 1e300)  # within the range of floating point
+        return cls(**{"delta": delta, "p": p, "q": q, "beta": beta, **options})
 
 
+@retired.fields(step="fd_step")
 @dataclass(frozen=True)
 class PSINGD(SINGD):
     """SINGD that perturbs its direction before each move, for gradients that exist almost everywhere only.
@@ -200,7 +205,7 @@ class PSINGD(SINGD):
 
     Parameters
     ----------
-    delta, p, q, beta, gradients, rho, step
+    delta, p, q, beta, gradients, rho, fd_step
         As in `SINGD`.
     perturb_radius : float
         r/‖m_t‖, tiny.

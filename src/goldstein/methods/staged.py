@@ -1,7 +1,6 @@
-"""Runs in stages: each stage is a method of its own, which starts where the one before it ended.
+"""Runs in stages: each stage is a method, which starts where the one before it ended.
 
-`WarmStart` and "settings from probes" say which stages there are and when one is over; what stages have in common
-stands here once: whose turn it is to ask and to be told, its share of the budget, and its kernel.
+Subclasses say which stages there are and when one is over; asking, telling, budgets and kernels stand here.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from goldstein.methods.method import Bulk, Context, Kernel, Method, MethodState, Refusal, Step
+from goldstein.methods.method import ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.output import Average
 
@@ -26,20 +25,20 @@ class StagedState(MethodState):
         Which stage it is in, from 1.
     inner : MethodState
         The state of that stage.
-    spent, nit_before : int
+    evals_before, nit_before : int
         Evaluations and iterations before that stage.
     average : Average or None
         The mean of the iterates of this stage, if the next one starts there.
-    alone : bool
-        It was said that the first stage takes the whole run.
+    no_second : bool
+        The user was warned that the first stage takes the whole run.
     """
 
     stage: int = 1
     inner: Any = None
-    spent: int = 0
+    evals_before: int = 0
     nit_before: int = 0
     average: Average | None = None
-    alone: bool = False
+    no_second: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,55 +50,80 @@ class Staged(Method):
         """Return the method of the present stage."""
 
     @abstractmethod
-    def _share(self, state: Any, context: Context) -> Context:
+    def _stage_context(self, state: Any, context: Context) -> Context:
         """Return the context of the present stage: its own part of the budget and its own count."""
 
     @abstractmethod
-    def _went(self, state: Any, context: Context, step: Step) -> Step:
-        """Return what a step of the present stage says of the run; go over to the next stage if this one is over."""
+    def _advance(self, state: Any, context: Context, step: Step) -> Step:
+        """Return the step of the run for a step of the present stage; enter the next stage if this one is over."""
 
     def ask(self, state: StagedState, context: Context, limit: int | None) -> Query | None:
-        return self._method(state).ask(state.inner, self._share(state, context), limit)
+        return self._method(state).ask(state.inner, self._stage_context(state, context), limit)
 
     def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
         left = state.inner.x
-        step = self._method(state).tell(state.inner, self._share(state, context), query, values)
+        step = self._method(state).tell(state.inner, self._stage_context(state, context), query, values)
         if state.average is not None and step.completed:
             state.average.leave(left, step.value, context.rng)
-        return self._after(state, context.after(query), step)
+        return self._finish_step(state, context.after(query), step)
 
-    def _after(self, state: StagedState, context: Context, step: Step) -> Step:
+    def _finish_step(self, state: StagedState, context: Context, step: Step) -> Step:
         """Bring the outer state up to date after a step of the present stage."""
         state.nit += step.completed
         state.value = step.value
-        state.norm = step.norm
-        state.size = step.size
-        step = self._went(state, context, step)
+        state.grad_norm = step.grad_norm
+        state.step_size = step.step_size
+        step = self._advance(state, context, step)
         state.x = state.inner.x
         return step
 
     def _enter(self, state: StagedState, context: Context, x: Array, average: Average | None = None) -> None:
         """Begin the next stage at x."""
         state.stage += 1
-        state.spent = context.nfev
+        state.evals_before = context.nfev
         state.nit_before = state.nit
         state.average = average
         method = self._method(state)
-        stage = self._share(state, context)
-        state.inner = method.init(context.projected(x, method.needs.reach), stage)
+        stage = self._stage_context(state, context)
+        state.inner = method.init(context.projected(x, method.needs.query_radius), stage)
         state.x = state.inner.x
 
-    def _rest(self, state: StagedState, context: Context) -> Context:
-        """Return what is left of the budget as the context of the present stage."""
-        evals = context.max_evals
-        iterations = context.max_iter
-        return replace(
-            context,
-            max_evals=None if evals is None else max(1, evals - state.spent),
-            max_iter=None if iterations is None else max(1, iterations - state.nit_before),
-            nfev=context.nfev - state.spent,
-            earlier=context.earlier + state.spent,
-        )
+    def _remaining(self, state: StagedState, context: Context) -> Context:
+        """Return the context of the present stage with all of the remaining budget."""
+        stage = replace(context, nfev=context.nfev - state.evals_before, earlier=context.earlier + state.evals_before)
+        if context.max_evals is not None:
+            stage.max_evals = max(1, context.max_evals - state.evals_before)
+        if context.max_iter is not None:
+            stage.max_iter = max(1, context.max_iter - state.nit_before)
+        return stage
+
+
+@dataclass
+class ProbeStageState(MethodState):
+    """State of `ProbeStage`: a `Survey` or a `Probe`."""
+
+    probe: Any = None
+
+
+@dataclass(frozen=True)
+class ProbeStage(Method):
+    """The stage that asks what a probe asks; it moves nothing."""
+
+    name: ClassVar[str] = "probe"
+
+    def init(self, x: Array, context: Context) -> ProbeStageState:
+        return ProbeStageState(x)
+
+    def ask(self, state: ProbeStageState, context: Context, limit: int | None) -> Query | None:
+        query: Query = state.probe.ask(state.x, context)
+        return query if limit is None or len(query) <= limit else None
+
+    def tell(self, state: ProbeStageState, context: Context, query: Query, values: Array) -> Step:
+        state.probe.tell(query, values)
+        return state.make_step(completed=0)
+
+
+PROBE_STAGE = ProbeStage()
 
 
 class StagedKernel:
@@ -107,13 +131,13 @@ class StagedKernel:
 
     def __init__(self, method: Staged, oracle: Oracle, last: Method) -> None:
         found = last.kernel(oracle)
-        assert not isinstance(found, Refusal)
+        assert not isinstance(found, Unsupported)
         self.outputs = found.outputs
         self.method = method
         self.oracle = oracle
-        self._known: tuple[Method | None, Kernel | Refusal] = (None, Refusal(""))
+        self._known: tuple[Method | None, Kernel | Unsupported] = (None, Unsupported(""))
 
-    def _kernel(self, state: StagedState) -> Kernel | Refusal:
+    def _kernel(self, state: StagedState) -> Kernel | Unsupported:
         method = self.method._method(state)
         if self._known[0] is not method:
             self._known = (method, method.kernel(self.oracle))
@@ -126,9 +150,9 @@ class StagedKernel:
     def plan(self, state: StagedState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         """Return how many iterations to do next; see `Kernel`."""
         kernel = self._kernel(state)
-        if isinstance(kernel, Refusal):
+        if isinstance(kernel, Unsupported):
             return 0
-        stage = self.method._share(state, context)
+        stage = self.method._stage_context(state, context)
         if stage.max_evals is not None:
             until = min(until, stage.max_evals - stage.nfev)
         if stage.max_iter is not None:
@@ -144,12 +168,12 @@ class StagedKernel:
         limit: int | None,
         mean: Average | None,
         stop: Callable[[], bool],
-    ) -> Bulk:
-        """Do so many iterations; see `Kernel`."""
+    ) -> ChunkResult:
+        """Do the iterations; see `Kernel`."""
         kernel = self._kernel(state)
-        assert not isinstance(kernel, Refusal)
-        stage = self.method._share(state, context)
+        assert not isinstance(kernel, Unsupported)
+        stage = self.method._stage_context(state, context)
         before = stage.nfev
         bulk = kernel.run(state.inner, stage, iterations, limit, state.average or mean, stop)
         context.nfev += stage.nfev - before
-        return Bulk(self.method._after(state, context, bulk.step), bulk.tally)
+        return ChunkResult(self.method._finish_step(state, context, bulk.step), bulk.tally)

@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.estimate.smoothing import Central, noted_sphere
-from goldstein.methods.ladder import widths
+from goldstein.methods.initial_sigma import widths
 from goldstein.methods.method import Context
 from goldstein.norms import root_mean_square
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query
 from goldstein.oracle.recipe import Joined, Repeated
-from goldstein.oracle.tally import evidence
+from goldstein.oracle.stats import evidence
 from goldstein.projection import Box
 from goldstein.state import State
 
@@ -35,7 +35,7 @@ EXACT = "exact"
 REPLAYED = "replayed"
 JUMPS = "jumps"
 FRESH = "fresh"
-FAILED = "it failed at x0"
+FAILED = "the function failed at x0"
 KINDS = (EXACT, REPLAYED, JUMPS, FRESH)
 
 NEAR = (1e-6, 1e-4, 1e-2)  # first radii, in lengths of x0
@@ -53,6 +53,8 @@ ON_KINK = 0.05  # even over odd part at the smallest radius: x0 lies on a kink
 KINK_RADIUS = 0.5  # radius taken then, in lengths of x0: the kink says nothing about it
 BISECTIONS = 3  # on log r
 CLEAR = 100.0  # a change stands out when it is so many rounding errors
+REPLAYS = 2  # values at x0 that a simulator gives again for the same ξ, to see whether it replays its noise
+REPLAY_ROUNDING = 1e-6  # relative difference of two such values that may be rounding, in single precision too
 SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
 
 
@@ -64,9 +66,9 @@ class Survey(State):
     ----------
     length : float
         The length of x0, or of its box, in which radii are measured.
-    repeats, pairs, walks : int
-        Calls at x0, pairs of points at each radius, and walks.
-    wanted : str
+    repeats, replays, pairs, walks : int
+        Calls at x0, calls there with a ξ that was used before, pairs of points at each radius, and walks.
+    requested : str
         The kind that the user has named, "" if none: then only the radius is looked for.
     phase : str
         "repeat", "near", "farther", "walk", "halve", "again", "radius" or "over".
@@ -74,6 +76,8 @@ class Survey(State):
         What was found, and how it showed.
     doubt : bool
         There may be jumps.
+    replayed : bool
+        The same ξ gave the same values at the same point.
     noise : str
         How noise showed where there should be none.
     radius : float
@@ -101,13 +105,15 @@ class Survey(State):
 
     length: float
     repeats: int
+    replays: int
     pairs: int
     walks: int
-    wanted: str
+    requested: str
     phase: str
     kind: str = ""
     reason: str = ""
     doubt: bool = False
+    replayed: bool = True
     noise: str = ""
     radius: float = 0.0
     low: float = 0.0
@@ -132,15 +138,18 @@ class Survey(State):
     level: float = 0.0
 
     @classmethod
-    def plan(cls, x0: Array, context: Context, budget: int, wanted: str) -> Survey:
+    def plan(cls, x0: Array, context: Context, budget: int, requested: str) -> Survey:
         """Return a survey that costs a tenth of the budget or less, but for the smallest budgets."""
         pairs = min(max(budget // PAIRS_SHARE, FEWEST_PAIRS), MOST_PAIRS)
         walks = sum(budget >= enough for enough in WALKS)
         repeats = 0
-        if not context.noisy and not wanted:
+        if not context.noisy and not requested:
             repeats = min(budget // REPEATS_SHARE, MOST_REPEATS)
+        replays = 0
+        if context.sample is not None and context.n is None and not requested:
+            replays = REPLAYS
         length = length_of(x0, context)
-        return cls(length, repeats, pairs, walks, wanted, "repeat" if repeats > 1 else "near")
+        return cls(length, repeats, replays, pairs, walks, requested, "repeat" if repeats > 1 else "near")
 
     @property
     def over(self) -> bool:
@@ -184,7 +193,7 @@ class Survey(State):
         samples = None if context.sample is None else context.sample(context.rng, self.pairs)
         centre = context.projected(x0, NEAR[-1] * self.length)
         points = [_both(centre, r * self.length * w) for r in NEAR]
-        alone = centre[None] if samples is None else np.tile(centre, (self.pairs, 1))
+        alone = centre[None] if samples is None else np.tile(centre, (self.pairs + self.replays, 1))
         rows = np.concatenate([*points, alone])
         recipe = None
         if context.project is not None:
@@ -192,8 +201,8 @@ class Survey(State):
         elif directions is not None:
             around = [Central().recipe(centre, directions, r * self.length) for r in NEAR]
             recipe = Joined([*around, Repeated(centre, len(alone))])
-        xi = None if samples is None else np.concatenate([samples] * 7)
-        return Query(rows, xi, memory=(w, samples, centre), recipe=recipe)
+        xi = None if samples is None else np.concatenate([samples] * 7 + [samples[: self.replays]])
+        return Query(rows, xi, aux=(w, samples, centre), recipe=recipe)
 
     def _ask_pairs(self, x0: Array, context: Context) -> Query:
         """Ask for pairs at the radius at hand, and for their centre if it has to move away from a bound."""
@@ -212,7 +221,7 @@ class Survey(State):
         if context.project is not None:
             points = np.stack([context.project(point) for point in points])
         xi = None if self.samples is None else np.concatenate([self.samples] * parts)
-        return Query(points, xi, memory=memory)
+        return Query(points, xi, aux=memory)
 
     @property
     def _walking(self) -> Any:
@@ -244,9 +253,9 @@ class Survey(State):
                 self.double += double
         values = np.where(np.isfinite(values), values, np.nan)
         with np.errstate(over="ignore", invalid="ignore"):
-            getattr(self, f"_told_{self.phase}")(query, values)
+            getattr(self, f"_tell_{self.phase}")(query, values)
 
-    def _told_repeat(self, query: Query, values: Array) -> None:
+    def _tell_repeat(self, query: Query, values: Array) -> None:
         finite = np.sort(values[~np.isnan(values)])
         if not finite.size:  # probes nearby would fail as well, and too many failures end a run
             self._decide(JUMPS, FAILED)
@@ -260,14 +269,19 @@ class Survey(State):
         self.noise = f"{showing}, so it is taken as noise that cannot be replayed; if it takes a seed, use Seeded."
         self._decide(FRESH, "calls at the same point differed")
 
-    def _told_near(self, query: Query, values: Array) -> None:
-        self.w, self.samples, self.centre = query.memory
+    def _tell_near(self, query: Query, values: Array) -> None:
+        self.w, self.samples, self.centre = query.aux
         k = self.pairs
         pairs = values[: 2 * k * len(NEAR)].reshape(len(NEAR), 2, k)
-        self.here = np.broadcast_to(values[2 * k * len(NEAR) :], (k,))
+        here = values[2 * k * len(NEAR) :]
+        self.here = np.broadcast_to(here[: here.size - self.replays], (k,))
         self.first = pairs[0]
         if np.isnan(self.here).all():
             self._decide(JUMPS, FAILED)
+            return
+        if self.replays and self._differ(here[: self.replays], here[-self.replays :]):
+            self.replayed = False
+            self._decide(FRESH, "the same ξ gave different values at the same point")
             return
         for r, (plus, minus) in zip(NEAR, pairs, strict=True):
             self.changed = self._take_change(plus, minus)
@@ -275,7 +289,7 @@ class Survey(State):
             steep = root_mean_square(differences) if differences.size else 0.0
             if steep > self.rounding:
                 self.slopes.append(steep / r)
-            if not self.wanted or self.wanted == EXACT or self.wanted == REPLAYED:
+            if not self.requested or self.requested == EXACT or self.requested == REPLAYED:
                 self._take_bend(r, plus, minus)
         self.kink = self._on_kink(pairs[0])
         self.radius = NEAR[-1]
@@ -285,6 +299,11 @@ class Survey(State):
         else:
             self._walk()
 
+    def _differ(self, values: Array, again: Array) -> bool:
+        """Whether values of the same ξ at the same point differ by more than rounding."""
+        rounding = np.maximum(REPLAY_ROUNDING * np.maximum(np.abs(values), np.abs(again)), self.rounding)
+        return bool((np.abs(again - values) > rounding).any())
+
     def _take_change(self, plus: Array, minus: Array) -> Array:
         """Return how much F changed along each w, and note where it did so on the other side alone: walks go there."""
         assert self.here is not None
@@ -292,9 +311,9 @@ class Survey(State):
         return _change(plus, minus, self.here)
 
     def _walk(self) -> None:
-        """Look for jumps, unless that is not wanted or would cost too much."""
+        """Look for jumps, unless the kind was requested or it would cost too much."""
         self.phase = "walk"
-        if self.wanted or not self.walks:
+        if self.requested or not self.walks:
             self._after_walks()
 
     def _on_kink(self, smallest: Array) -> bool:
@@ -315,7 +334,7 @@ class Survey(State):
             self.low = max(self.low, r)
         return bent
 
-    def _told_farther(self, query: Query, values: Array) -> None:
+    def _tell_farther(self, query: Query, values: Array) -> None:
         plus, minus = self._take_pairs(query, values)
         self.changed = self._take_change(plus, minus)
         self._take_bend(self.radius, plus, minus)
@@ -326,7 +345,7 @@ class Survey(State):
 
     def _take_pairs(self, query: Query, values: Array) -> tuple[Array, Array]:
         k = self.pairs
-        self.centre = query.memory
+        self.centre = query.aux
         if values.size > 2 * k:
             self.here = np.broadcast_to(values[2 * k :], (k,))
         return values[:k], values[k : 2 * k]
@@ -338,11 +357,11 @@ class Survey(State):
             self.radius = farther[0]
             self.phase = phase
         elif phase == "farther":
-            self._decide(self.wanted or JUMPS, f"it did not change within {self.radius:.3g} |x0|")
+            self._decide(self.requested or JUMPS, f"no change within {self.radius:.3g} |x0| of x0")
         else:
             self.phase = "over"
 
-    def _told_walk(self, query: Query, values: Array) -> None:
+    def _tell_walk(self, query: Query, values: Array) -> None:
         along = values.reshape(PIECES + 1, -1)
         changes = np.abs(np.diff(along, axis=0))
         piece = np.argmax(np.nan_to_num(changes, nan=-1.0), axis=0)
@@ -352,7 +371,7 @@ class Survey(State):
         self.walked = int((changes[piece, walk] > self.rounding).sum())
         self.phase = "halve"
 
-    def _told_halve(self, query: Query, values: Array) -> None:
+    def _tell_halve(self, query: Query, values: Array) -> None:
         assert self.ends is not None
         assert self.values is not None
         middle = self.ends.mean(axis=0)
@@ -383,7 +402,7 @@ class Survey(State):
         self.doubt = votes == 1
         self._after_walks()
 
-    def _told_again(self, query: Query, values: Array) -> None:
+    def _tell_again(self, query: Query, values: Array) -> None:
         assert self.first is not None
         again = values.reshape(2, -1)
         different = np.abs(again - self.first) > self.rounding
@@ -394,8 +413,8 @@ class Survey(State):
 
     def _after_walks(self) -> None:
         """No jumps: look for the length scale."""
-        self.kind = self.wanted or (EXACT if self.samples is None else REPLAYED)
-        self.reason = "no jumps were found" if self.walks else "the budget is too small to look for jumps"
+        self.kind = self.requested or (EXACT if self.samples is None else REPLAYED)
+        self.reason = "no jumps found" if self.walks else "the budget is too small to look for jumps"
         if self.kink:
             self.reason = f"{self.reason}, x0 lies on a kink"
             self.phase = "over"
@@ -404,7 +423,7 @@ class Survey(State):
         else:
             self._go_farther("radius")
 
-    def _told_radius(self, query: Query, values: Array) -> None:
+    def _tell_radius(self, query: Query, values: Array) -> None:
         plus, minus = self._take_pairs(query, values)
         bent = self._take_bend(self.radius, plus, minus)
         if bent or self.high < np.inf:

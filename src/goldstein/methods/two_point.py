@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from goldstein.compiled.tally import TWO_POINT, new_record
 from goldstein.estimate.smoothing import Central, noted_sphere
-from goldstein.methods.judging import paired
-from goldstein.methods.kernel import MachineCode, obstacle
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Refusal, Step, any_iterate
+from goldstein.methods.kernel import CompiledKernel, why_not_compilable
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.paired import paired_difference
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
 from goldstein.norms import HUGE
@@ -29,12 +30,12 @@ FIRST = 0.25  # radius of the first race, in kink radii: the middle of where the
 FACTOR = 3.0  # ratio of neighbouring radii: the loss is flat within a factor 2 of the best
 RACES = 5  # races at most: from a hundredth of the kink radius to twenty of it
 RACE, RACE_MOST, RACE_EACH = 0.005, 0.03, 15  # pairs of a race: 0.5 % of all, or 15 a coordinate, 3 % at most
-JUDGE = 0.5  # samples that judge a race, for each of its pairs
+SAMPLES_PER_PAIR = 0.5  # samples that judge a race, for each of its pairs
 SHRINK = 0.4  # radius of the run, in radii of the winner: a short race favours a larger one than a long run wants
 DECAY = 0.7  # power of 1 − t/T in the steps: a little flatter than a straight line to zero
 GROW = 0.9  # the radius is at least the net distance travelled, divided by this
 SMOOTH = 1e-4  # δ, in radii
-TRIES = 5  # a single value that fails is asked for again
+MAX_TRIES = 5  # a single value that fails is asked for again
 
 
 @dataclass
@@ -51,8 +52,8 @@ class Race(State):
     up: bool = True
     moved: bool = False
     turned: bool = False
-    judged_best: Array | None = None
-    judged_leader: Array | None = None
+    best_values: Array | None = None
+    leader_values: Array | None = None
 
 
 @dataclass
@@ -71,7 +72,7 @@ class TwoPointState(SmoothedState):
         Bounds on δ from noise and from the allowed set, and whether queries leave that set all the same.
     pairs, t : int
         Length of the segment, and steps done in it.
-    remark : str
+    note : str
         What has been chosen, in words.
     """
 
@@ -87,7 +88,7 @@ class TwoPointState(SmoothedState):
     leaves: bool = False
     pairs: int = 0
     t: int = 0
-    remark: str = "two-point was still probing."
+    note: str = "two-point was still probing."
 
     @property
     def delta(self) -> float:
@@ -113,6 +114,7 @@ class TwoPoint(Method):
 
     def init(self, x: Array, context: Context) -> TwoPointState:
         budget = self._budget(context)
+        Probe.check_room(self.name, context.project)
         noisy = context.noisy and context.sample is None
         state = TwoPointState(x, origin=x, best=x, probe=Probe.plan(x, budget, noisy))
         if state.probe.over:
@@ -139,7 +141,7 @@ class TwoPoint(Method):
             points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
             recipe = None if directions is None else Central().recipe(state.x, directions, state.delta)
             repeated = None if xi is None else np.concatenate([xi, xi])
-            query = Query(points, repeated, memory=w[0], fresh=True, recipe=recipe)
+            query = Query(points, repeated, aux=w[0], fresh=True, recipe=recipe)
         return query if limit is None or len(query) <= limit else None
 
     def tell(self, state: TwoPointState, context: Context, query: Query, values: Array) -> Step:
@@ -150,28 +152,29 @@ class TwoPoint(Method):
         elif state.phase == "judge":
             self._judge(state, context.after(query), np.where(np.isfinite(values), values, np.nan))
         else:
-            left = state.x
-            self._walk(state, context, query.memory, values)
-            return self._walked(state, left, 1)
-        return self._told(state, None, 0)
+            previous = state.x
+            self._walk(state, context, query.aux, values)
+            return self._after_walk(state, previous, 1)
+        return self._make_step(state, None, 0)
 
-    def _walked(self, state: TwoPointState, left: Array | None, completed: int) -> Step:
+    def _after_walk(self, state: TwoPointState, previous: Array | None, completed: int) -> Step:
         if state.phase == "race" and state.t == state.pairs:
             state.phase = "judge"
-        return self._told(state, left, completed)
+        return self._make_step(state, previous, completed)
 
-    def _told(self, state: TwoPointState, offer: Array | None, completed: int) -> Step:
+    def _make_step(self, state: TwoPointState, iterate: Array | None, completed: int) -> Step:
         running = state.phase == "run"
-        standing = state.x if running else state.best
-        step = state.step(
-            offer,
+        x = state.x if running else state.best
+        step = state.make_step(
+            iterate,
             completed,
-            noise=(state.delta, state.power / max(state.directions, 1)) if running else (0.0, 0.0),
-            directions=state.directions,
-            remarks={"settings": state.remark},
-            candidates={"last iterate": standing, "best of the races": state.best, START: state.origin},
+            delta=state.delta if running else 0.0,
+            mean_sq_norm=state.sum_sq_norm / max(state.n_estimates, 1),
+            n_estimates=state.n_estimates,
+            notes={"settings": state.note},
+            candidates={"last iterate": x, "best of the races": state.best, START: state.origin},
         )
-        step.x = standing
+        step.x = x
         return step
 
     def _walk(self, state: TwoPointState, context: Context, w: Array, values: Array) -> None:
@@ -184,13 +187,13 @@ class TwoPoint(Method):
         c = d / (2 * state.delta) * (float(values[0]) - float(values[1]))  # Definition 6
         if not abs(c) < HUGE:
             return
-        state.power += c * c
-        state.directions += 1
+        state.sum_sq_norm += c * c
+        state.n_estimates += 1
         state.value = float(values[0]) / 2 + float(values[1]) / 2
         eta = Calibrated(state.radius, state.pairs, DECAY).size(state.rule, t, None, state.value, c * c)
         state.x = context.projected(state.x - eta * c * w, state.delta)  # Alg. 1, line 3
-        state.size = eta
-        state.norm = abs(c)
+        state.step_size = eta
+        state.grad_norm = abs(c)
         if state.phase == "run":
             state.walk += (eta * c) ** 2
             away = state.x - state.origin
@@ -203,12 +206,12 @@ class TwoPoint(Method):
     def _begin_races(self, state: TwoPointState, context: Context) -> None:
         state.floor = max(state.probe.floor * state.x.size, 10 * ROUNDING * float(np.linalg.norm(state.x)))
         state.radius = FIRST * state.probe.radius
-        left = (self._budget(context) - context.nfev) // 2
-        pairs = int(min(max(RACE * left, RACE_EACH * state.x.size), RACE_MOST * left))
+        pairs_left = (self._budget(context) - context.nfev) // 2
+        pairs = int(min(max(RACE * pairs_left, RACE_EACH * state.x.size), RACE_MOST * pairs_left))
         if pairs < 5:
             self._begin_run(state, context)
             return
-        size = 1 if not context.noisy else max(1, int(JUDGE * pairs))
+        size = 1 if not context.noisy else max(1, int(SAMPLES_PER_PAIR * pairs))
         samples = None if context.sample is None else context.sample(context.rng, size)
         state.race = Race(size, samples, context.rng.bit_generator.state, state.radius, state.radius)
         state.pairs = pairs
@@ -218,24 +221,24 @@ class TwoPoint(Method):
         """Compare a racer with the best and with the leading radius; then send the next one, or begin the run."""
         race = state.race
         assert race is not None
-        if not context.noisy and np.isnan(values[0]) and race.tries < TRIES - 1:
+        if not context.noisy and np.isnan(values[0]) and race.tries < MAX_TRIES - 1:
             race.tries += 1  # it may work the next time
             return
         race.tries = 0
-        if race.judged_best is None:
-            race.judged_best = values
-            self._send(state, context, race.trial)
+        if race.best_values is None:
+            race.best_values = values
+            self._start_racer(state, context, race.trial)
             return
-        if paired(values, race.judged_best)[0] < 0:
-            state.best, race.judged_best = state.x, values
+        if paired_difference(values, race.best_values)[0] < 0:
+            state.best, race.best_values = state.x, values
         race.number += 1
         over = False
-        if race.judged_leader is None:
-            race.judged_leader = values
+        if race.leader_values is None:
+            race.leader_values = values
         else:
-            mean, error = paired(values, race.judged_leader)
+            mean, error = paired_difference(values, race.leader_values)
             if mean < (0.0 if race.up else -error):  # going down must be clearly better
-                race.judged_leader, race.leader, race.moved = values, race.trial, True
+                race.leader_values, race.leader, race.moved = values, race.trial, True
             elif not race.moved and not race.turned:
                 race.up, race.turned = False, True
             else:
@@ -244,20 +247,25 @@ class TwoPoint(Method):
             state.radius = SHRINK * race.leader
             self._begin_run(state, context)
         else:
-            self._send(state, context, race.leader * FACTOR if race.up else race.leader / FACTOR)
+            self._start_racer(state, context, race.leader * FACTOR if race.up else race.leader / FACTOR)
 
-    def _send(self, state: TwoPointState, context: Context, radius: float) -> None:
+    def _start_racer(self, state: TwoPointState, context: Context, radius: float) -> None:
         """Start a racer from x0; all see the same directions and samples."""
         assert state.race is not None
         state.race.trial = state.radius = radius
         context.rng.bit_generator.state = state.race.rng
-        self._segment(state, context, "race", state.pairs)
+        self._start_segment(state, context, "race", state.pairs)
 
     def _begin_run(self, state: TwoPointState, context: Context) -> None:
         state.race = None
-        self._segment(state, context, "run", max((self._budget(context) - context.nfev) // 2, 0))
+        limits = []
+        if context.max_evals is not None:
+            limits.append((context.max_evals - context.nfev) // 2)
+        if context.max_iter is not None:
+            limits.append(context.max_iter - state.nit)
+        self._start_segment(state, context, "run", max(min(limits), 0))
 
-    def _segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
+    def _start_segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
         state.most = np.inf if context.project is None else state.probe.fitting(state.delta, context.project)
         state.leaves = context.project is not None and not context.project.holds(state.most)
         state.phase, state.pairs, state.t, state.walk, state.rule = phase, pairs, 0, 0.0, Travel()
@@ -268,17 +276,17 @@ class TwoPoint(Method):
     def _describe(self, state: TwoPointState) -> None:
         """Say what was chosen."""
         leaves = f"Queries may leave the allowed set by delta = {state.delta:.3g}. " if state.leaves else ""
-        state.remark = (
+        state.note = (
             f"{leaves}two-point ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay "
             f"to zero over a distance of {state.radius:.3g}."
         )
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
-        reason = obstacle(oracle)
-        return _Compiled(self, oracle, 2) if reason is None else Refusal(reason)
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
+        reason = why_not_compilable(oracle)
+        return _Compiled(self, oracle, 2) if reason is None else Unsupported(reason)
 
 
-class _Compiled(MachineCode):
+class _Compiled(CompiledKernel):
     """The walks of `TwoPoint` in machine code; probing and judging go the plain way."""
 
     outputs: tuple[str, ...] = ("last", "random")
@@ -289,23 +297,24 @@ class _Compiled(MachineCode):
         left = state.pairs - state.t
         return super().plan(state, context, limit, until, left if most is None else min(left, most))
 
-    def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled import two_point as loop  # which needs numba
 
         rule = state.rule
         last = state.t + steps.size
-        memory = np.array([state.radius, state.walk, rule.mean, rule.total, float(rule.count), 0.0])
+        fields = {"radius": state.radius, "walk": state.walk, "mean": rule.mean, "total": rule.total}
+        record = new_record(TWO_POINT, **fields, count=rule.count)
         grow = GROW if state.phase == "run" else 0.0
         length = (state.t, last, state.pairs, state.floor, SMOOTH, DECAY, grow, HUGE)
-        self.compiled(loop.two_point, context.rng, self.n, state.x, state.origin.copy(), memory, *length, tally)
-        grown = state.radius != memory[loop.RADIUS]
-        state.radius, state.walk, rule.mean, rule.total = (float(value) for value in memory[:4])
-        rule.count = int(memory[loop.COUNT])
+        self.compiled(loop.two_point, context.rng, self.n, state.x, state.origin.copy(), record, *length, tally)
+        grown = state.radius != record["radius"]
+        state.radius, state.walk, rule.mean, rule.total = (float(record[name]) for name in fields)
+        rule.count = int(record["count"])
         state.t = last
-        steps[-1] = memory[loop.STEP]
+        steps[-1] = record["step_size"]
         if grown:
             self.method._describe(state)
         return steps.size
 
-    def told(self, state: TwoPointState, completed: int) -> Step:
-        return self.method._walked(state, None, completed)  # type: ignore[no-any-return]
+    def make_step(self, state: TwoPointState, completed: int) -> Step:
+        return self.method._after_walk(state, None, completed)  # type: ignore[no-any-return]

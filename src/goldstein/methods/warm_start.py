@@ -11,7 +11,7 @@ import numpy as np
 from goldstein import arguments
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
-from goldstein.methods.method import Context, Kernel, Method, Needs, Refusal, Scale, Step
+from goldstein.methods.method import Context, Kernel, Method, Needs, Scale, Step, Unsupported
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import Array, Oracle
 from goldstein.output import Average
@@ -75,7 +75,7 @@ class WarmStart(Staged):
             sifting=first.sifting or second.sifting,
             exact=first.exact or second.exact,
             horizon=self.iterations is None or first.horizon or second.horizon,
-            reach=max(first.reach, second.reach),
+            query_radius=max(first.query_radius, second.query_radius),
             random_stop=None if second.random_stop is None else self._any_of_the_second,
         )
 
@@ -90,15 +90,15 @@ class WarmStart(Staged):
         if self.iterations is None and context.max_evals is None and context.max_iter is None:
             raise ValueError("WarmStart with iterations=None switches halfway: give the run max_evals or max_iter.")
         state = StagedState(x, average=Average())
-        state.inner = self.first.init(x, self._share(state, context))
+        state.inner = self.first.init(x, self._stage_context(state, context))
         return state
 
     def _method(self, state: StagedState) -> Method:
         return self.first if state.stage == 1 else self.second
 
-    def _share(self, state: StagedState, context: Context) -> Context:
+    def _stage_context(self, state: StagedState, context: Context) -> Context:
         if state.stage == 2:
-            return self._rest(state, context)
+            return self._remaining(state, context)
         evals = context.max_evals
         iterations = context.max_iter
         if self.iterations is not None:
@@ -109,20 +109,20 @@ class WarmStart(Staged):
             max_iter=None if iterations is None else iterations // 2,
         )
 
-    def _went(self, state: StagedState, context: Context, step: Step) -> Step:
+    def _advance(self, state: StagedState, context: Context, step: Step) -> Step:
         if state.stage == 2:
             return step
-        over = self._share(state, context).progress(state.inner.nit)
+        over = self._stage_context(state, context).progress(state.inner.nit)
         if (over is not None and over >= 1) or step.done is not None:
             assert state.average is not None
             self._enter(state, context, state.average.answer(state.inner.x))  # Algs. 3 and 4, line 1
-            if state.alone:  # which a larger budget has put right, in a run that went on
-                step = replace(step, remarks={**(step.remarks or {}), "phase": "The second phase has begun after all."})
+            if state.no_second:  # which a larger budget has put right, in a run that went on
+                step = replace(step, notes={**(step.notes or {}), "phase": "The second phase has begun after all."})
         elif self._never_over(state, context):
-            state.alone = True
+            state.no_second = True
             said = {"phase": ALONE.format(self.iterations)}
-            step = replace(step, notices={**(step.notices or {}), **said}, remarks={**(step.remarks or {}), **said})
-        return replace(step, x=state.inner.x, offer=None, done=None, candidates=None)
+            step = replace(step, warnings={**(step.warnings or {}), **said}, notes={**(step.notes or {}), **said})
+        return replace(step, x=state.inner.x, iterate=None, done=None, candidates=None)
 
     def _never_over(self, state: StagedState, context: Context) -> bool:
         """Whether the first phase takes the whole run; in evaluations that is told when half of them are made."""
@@ -140,38 +140,42 @@ class WarmStart(Staged):
         return [*super()._options(), "delta"]
 
     @classmethod
-    def _complete(cls, given: Mapping[str, Any]) -> bool:
-        return "delta" not in given and super()._complete(given)
+    def _complete(cls, options: Mapping[str, Any]) -> bool:
+        return "delta" not in options and super()._complete(options)
 
     @classmethod
-    def guess(cls, scale: Scale, given: Mapping[str, Any]) -> WarmStart:
+    def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> WarmStart:
         raise ValueError("WarmStart alone does not say which methods: use ws-gfm or ws-gfm+, or give both phases.")
 
-    def kernel(self, oracle: Oracle) -> Kernel | Refusal:
+    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         for phase in (self.first, self.second):
             found = phase.kernel(oracle)
-            if isinstance(found, Refusal):
+            if isinstance(found, Unsupported):
                 return found
             if phase is self.first and "average" not in found.outputs:
-                return Refusal(f"The compiled loop of {phase.name} keeps no average to start the second phase from.")
+                return Unsupported(
+                    f"The compiled loop of {phase.name} keeps no average to start the second phase from."
+                )
         return StagedKernel(self, oracle, self.second)
 
 
-def guess_ws_gfm(scale: Scale, given: Mapping[str, Any]) -> WarmStart:
+def ws_gfm(scale: Scale, options: Mapping[str, Any]) -> WarmStart:
     """Return Algorithm 4 with the phases that were not given."""
-    return _guess(GFM, scale, given)
+    return _from_scale(GFM, scale, options)
 
 
-def guess_ws_gfm_plus(scale: Scale, given: Mapping[str, Any]) -> WarmStart:
+def ws_gfm_plus(scale: Scale, options: Mapping[str, Any]) -> WarmStart:
     """Return Algorithm 3 with the phases that were not given."""
-    return _guess(GFMPlus, scale, given)
+    return _from_scale(GFMPlus, scale, options)
 
 
-def _guess(second: type[Method], scale: Scale, given: Mapping[str, Any]) -> WarmStart:
+def _from_scale(second: type[Method], scale: Scale, options: Mapping[str, Any]) -> WarmStart:
     half = replace(scale, evals=scale.evals // 2)
     nearer = replace(half, radius=scale.radius / 3)
-    phases = dict(given)
+    phases = dict(options)
     of_the_second = {"delta": phases.pop("delta")} if "delta" in phases else {}
     if of_the_second and "second" in phases:
         raise ValueError("delta is for the second phase, and the one given has its own: leave delta out.")
-    return WarmStart(**{"first": GFM.guess(half, {}), "second": second.guess(nearer, of_the_second), **phases})
+    return WarmStart(
+        **{"first": GFM.from_scale(half, {}), "second": second.from_scale(nearer, of_the_second), **phases}
+    )

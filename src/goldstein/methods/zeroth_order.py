@@ -21,8 +21,8 @@ from goldstein.estimate.smoothing import (
     mean_estimate,
     noted_sphere,
 )
-from goldstein.methods.kernel import obstacle
-from goldstein.methods.method import Context, Method, MethodState, Needs, Refusal, Step, any_iterate
+from goldstein.methods.kernel import why_not_compilable
+from goldstein.methods.method import Context, Method, MethodState, Needs, Step, Unsupported, any_iterate
 from goldstein.norms import HUGE
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.oracle.recipe import Joined
@@ -68,13 +68,13 @@ class SmoothedState(MethodState):
     ----------
     rule : State or None
         Memory of the step rule.
-    power, directions : float
+    sum_sq_norm, n_estimates : float
         Sum of ‖g(x; w_i, ξ_i)‖² and number of the directions used so far.
     """
 
     rule: Any = None
-    power: float = 0.0
-    directions: float = 0.0
+    sum_sq_norm: float = 0.0
+    n_estimates: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class ZerothOrder(Method):
         return Needs(
             replay="compares values under one ξ (leave-one-out)" if leave_one_out else "",
             pairs=self._radius,
-            reach=self._radius,
+            query_radius=self._radius,
             random_stop=any_iterate,
         )
 
@@ -137,23 +137,25 @@ class ZerothOrder(Method):
         delta: float = self.delta  # type: ignore[attr-defined]
         return delta
 
-    def _told(self, state: SmoothedState, offer: Array | None, completed: int = 1, **more: Any) -> Step:
+    def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
         """Return what a step says, with the noise of the estimates so far."""
-        noise = (self._radius, state.power / max(state.directions, 1))
-        return state.step(offer, completed, noise, state.directions, **more)
+        power = state.sum_sq_norm / max(state.n_estimates, 1)
+        return state.make_step(
+            iterate, completed, delta=self._radius, mean_sq_norm=power, n_estimates=state.n_estimates, **more
+        )
 
-    def _uncompiled(self, oracle: Oracle) -> Refusal | None:
+    def _uncompiled(self, oracle: Oracle) -> Unsupported | None:
         """Return why there is no machine code for these settings; None when there is."""
         if self.directions != "iid" or not isinstance(self._estimator, Central):
-            return Refusal("The compiled loops use independent directions and central differences only.")
-        reason = obstacle(oracle)
-        return None if reason is None else Refusal(reason)
+            return Unsupported("The compiled loops use independent directions and central differences only.")
+        reason = why_not_compilable(oracle)
+        return None if reason is None else Unsupported(reason)
 
-    def _unruled(self) -> Refusal | None:
+    def _unruled(self) -> Unsupported | None:
         """Return why the step rule has no machine code; None when it has."""
         if isinstance(self._rule, Schedule | Calibrated):
             return None
-        return Refusal(f"{type(self._rule).__name__} looks at values, which the compiled loops do not.")
+        return Unsupported(f"{type(self._rule).__name__} looks at values, which the compiled loops do not.")
 
     def _query(
         self,
@@ -167,7 +169,7 @@ class ZerothOrder(Method):
         """Ask for the estimates of one batch S at each of the iterates `at`, cut to `limit` evaluations.
 
         The last batch is cut when at least half of it fits (noise grows by √2 at most), else not started;
-        a run's very first batch is cut to whatever fits. `draw` gives the directions, if not the setting does.
+        a run's very first batch is cut to what fits. `draw` gives the directions, if not the setting does.
         """
         estimator, stochastic = self._estimator, context.sample is not None
         cost = estimator.evaluations * len(at)
@@ -183,21 +185,21 @@ class ZerothOrder(Method):
         return Query(
             points[0] if len(points) == 1 else np.concatenate(points),
             xi if xi is None or len(at) == 1 else np.concatenate([xi] * len(at)),
-            cut=fits < b,
-            memory=Batch(w, len(at), purpose),
+            truncated=fits < b,
+            aux=Batch(w, len(at), purpose),
             fresh=True,
             recipe=recipe,
         )
 
     def _draw_directions(self, context: Context, k: int, d: int, draw: Draw | None) -> tuple[Array, Directions | None]:
-        """Draw k directions; return also how, if that is wanted and can be said."""
+        """Draw k directions; return also how, if `context.recipes`."""
         if draw is None and self.directions == "iid":
             return noted_sphere(context.rng, k, d, context.recipes)
         return (draw or DIRECTIONS[self.directions])(context.rng, k, d), None
 
     def _read(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Reading:
         """Turn the values of a batch into coefficients; a failed value removes its (w_i, ξ_i) at every iterate."""
-        estimator, stochastic, batch = self._estimator, context.sample is not None, query.memory
+        estimator, stochastic, batch = self._estimator, context.sample is not None, query.aux
         blocks = values.reshape(batch.blocks, estimator.evaluations, -1)
         usable = estimator.usable(blocks, stochastic)
         d = query.points.shape[1]
@@ -211,15 +213,16 @@ class ZerothOrder(Method):
             value = float(blocks[0][:, usable].mean()) if usable.any() else np.nan
         if np.isnan(value):
             return Reading(batch.w, usable, coefficients, np.nan)
-        state.power += float(coefficients[0] @ coefficients[0])
-        state.directions += coefficients[0].size
+        state.sum_sq_norm += float(coefficients[0] @ coefficients[0])
+        state.n_estimates += coefficients[0].size
         state.value = value
         return Reading(batch.w, usable, coefficients, state.value)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _step(self, state: SmoothedState, context: Context, v: Array) -> None:
         """Move along −v by the step rule, back into the allowed set, δ inside it."""
         squared = float(v @ v)
         eta = self._rule.size(state.rule, state.nit, context.progress(state.nit), state.value, squared)
         state.x = context.projected(state.x - eta * v, self._radius)
-        state.size = eta
-        state.norm = float(np.sqrt(squared))
+        state.step_size = eta
+        state.grad_norm = float(np.sqrt(squared))

@@ -1,8 +1,17 @@
 """What can be asked about f(x) = E[F(x; ξ)], what flows to and fro, and who evaluates."""
 
-from goldstein.oracle.oracles import Deterministic, Expectation, FiniteSum, Meter, Oracle, Seeded, Unreplayable, indices
+from goldstein.oracle.oracles import (
+    Deterministic,
+    Expectation,
+    FiniteSum,
+    Oracle,
+    Seeded,
+    StartedCounter,
+    Unreplayable,
+    indices,
+)
 from goldstein.oracle.query import Answer, Query, Sampler, Samples
-from goldstein.oracle.tally import DOUBLE, SINGLE, Array, Tally
+from goldstein.oracle.stats import DOUBLE, SINGLE, Array, Tally
 
 __all__ = [
     "DOUBLE",
@@ -12,12 +21,12 @@ __all__ = [
     "Deterministic",
     "Expectation",
     "FiniteSum",
-    "Meter",
     "Oracle",
     "Query",
     "Sampler",
     "Samples",
     "Seeded",
+    "StartedCounter",
     "Tally",
     "Unreplayable",
     "indices",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.oracle.tally import Array
+from goldstein.oracle.stats import Array
 
 Bounds = tuple[Array, Array]
 

@@ -1,6 +1,6 @@
-"""Who evaluates a query: this process, a pool of processes, or any executor, map or crew that the user brings.
+"""Who evaluates a query: this process, a pool of processes, or any executor, map or pool that the user brings.
 
-However many workers there are, and in whatever order they answer, each part carries its place, so that the answer is
+However many workers there are, and in whatever order they answer, each chunk carries its place, so that the answer is
 put together in the order of the rows and the trajectory is the same.
 """
 
@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from goldstein import arguments
-from goldstein.oracle.executor import Dask, Mapped, Submitting, is_dask
-from goldstein.oracle.gather import Gatherer, Rows, broken_off
-from goldstein.oracle.oracles import Meter, Oracle
-from goldstein.oracle.parts import Catch, Crew, Ledger, Task, TimeIsUp
-from goldstein.oracle.pool import Pool
+from goldstein.oracle.executor import DaskPool, ExecutorPool, MapPool, is_dask
+from goldstein.oracle.oracles import Oracle, StartedCounter
+from goldstein.oracle.pool import ProcessPool
 from goldstein.oracle.query import Answer, Query
+from goldstein.oracle.scheduler import Rows, Scheduler, record_partial
+from goldstein.oracle.tasks import Catch, EvaluationLog, Task, TimeIsUp, WorkerPool
 
 TOLD = 0.02  # seconds of work in this process after which to tell what came of it
-CREW = ("employ", "begin", "ended", "give_up", "close")
+POOL_METHODS = ("initialize", "submit", "wait", "kill", "close")
 
 
 def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
@@ -33,7 +33,7 @@ def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
             raise ValueError(f"workers must be a positive number of processes, or -1 for all cores; got {workers}.")
     elif workers is not None and (isinstance(workers, bool) or not _can_work(workers)):
         raise TypeError(
-            "workers must be a number, an executor with .submit, a map-like callable, or a crew such as that of "
+            "workers must be a number, an executor with .submit, a map-like callable, or a pool such as that of "
             f"goldstein.oracle.ray; got {type(workers).__name__}."
         )
     if getattr(workers, "asynchronous", False) is True:
@@ -45,7 +45,7 @@ def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
         raise ValueError(
             "timeout needs workers, since an evaluation in this process cannot be stopped; set workers=2 or more."
         )
-    if not _is_number(workers) and not _is_crew(workers) and not hasattr(workers, "submit"):
+    if not _is_number(workers) and not _is_pool(workers) and not hasattr(workers, "submit"):
         raise ValueError(
             "timeout needs workers that answer one by one, but those given are a map-like callable; use a number of "
             "processes or an executor with .submit."
@@ -57,27 +57,27 @@ def _is_number(workers: Any) -> bool:
 
 
 def _can_work(workers: Any) -> bool:
-    return _is_crew(workers) or hasattr(workers, "submit") or callable(workers)
+    return _is_pool(workers) or hasattr(workers, "submit") or callable(workers)
 
 
-def _is_crew(workers: Any) -> bool:
-    return all(hasattr(workers, name) for name in CREW)
+def _is_pool(workers: Any) -> bool:
+    return all(hasattr(workers, name) for name in POOL_METHODS)
 
 
-def crew_of(workers: Any) -> Crew | None:
+def make_pool(workers: Any) -> WorkerPool | None:
     """Return those who evaluate; None: this process does."""
     if workers is None or (_is_number(workers) and workers == 1):
         return None
     if _is_number(workers):
-        return Pool((os.cpu_count() or 1) if workers == -1 else int(workers))
-    if _is_crew(workers):
-        crew: Crew = workers
-        return crew
+        return ProcessPool((os.cpu_count() or 1) if workers == -1 else int(workers))
+    if _is_pool(workers):
+        pool: WorkerPool = workers
+        return pool
     if is_dask(workers):
-        return Dask(workers)
+        return DaskPool(workers)
     if hasattr(workers, "submit"):
-        return Submitting(workers)
-    return Mapped(workers)
+        return ExecutorPool(workers)
+    return MapPool(workers)
 
 
 class Evaluator:
@@ -87,10 +87,10 @@ class Evaluator:
     ----------
     oracle : Oracle
         What to ask.
-    workers : None, int, executor, map-like callable or crew
+    workers : None, int, executor, map-like callable or pool
         None or 1: this process. An int: that many processes (−1: all cores); one that dies is replaced. Anything with
         `.submit` (an executor of concurrent.futures, loky or mpi4py.futures, a client of dask.distributed), a callable
-        like `map` (a pool's `.map`), or a crew (`goldstein.oracle.ray`).
+        like `map` (a pool's `.map`), or a pool (`goldstein.oracle.ray`).
     catch : tuple of exception types
         Exceptions that count as a failed evaluation.
     timeout : float, optional
@@ -102,22 +102,22 @@ class Evaluator:
     Attributes
     ----------
     started : int
-        Rows of the last query that were begun, each counted once, for one that an exception broke off.
+        Rows of the last query that were started, each counted once, for one that an exception broke off.
     repeated : int
-        Rows of all queries that were begun again, because a worker died, a part was lost, or it took too long.
+        Rows of all queries that were started again, because a worker died, a chunk was lost, or it took too long.
     deadline : float or None
         The moment of `time.monotonic()` at which the time is up; what is in flight is then given up, and `TimeIsUp`
         is raised.
 
     Notes
     -----
-    Points of a function that is not vectorised go to workers in parts that last some latencies of the crew;
-    a vectorised function gets one part a worker. A part that is lost is done again row by row; a row that took its
+    Points of a function that is not vectorised go to workers in chunks that last some latencies of the pool;
+    a vectorised function gets one chunk a worker. A chunk that is lost is done again row by row; a row that took its
     worker with it 1 + `retries` times is NaN. Threads, and workers of other people's executors, cannot be stopped when
     they hang: they are left alone, and when none is left the run ends.
 
     A process of this machine tells which row it is at: one that hangs is noticed within a second and twice the timeout.
-    Other workers do not, and a vectorised function has no single rows: there a part has the timeout of all its rows,
+    Other workers do not, and a vectorised function has no single rows: there a chunk has the timeout of all its rows,
     a second, and twice the longest delay that was seen. Until the first answer has come, ten more seconds are given.
 
     A program that uses mpi4py.futures is started by `mpiexec -n 1 python program.py`, or, where MPI starts no further
@@ -145,31 +145,33 @@ class Evaluator:
         self.oracle = oracle
         self.catch = catch
         self.deadline: float | None = None
-        self._meter = Meter()
+        self._counter = StartedCounter()
         self._given = workers
-        self._crew = crew_of(workers)
-        self._gatherer: Gatherer | None = None
+        self._pool = make_pool(workers)
+        self._scheduler: Scheduler | None = None
         self._pace = 0.0  # seconds a row takes in this process; 0: not known yet
-        if self._crew is not None:
-            evenly = oracle.vectorized or isinstance(self._crew, Mapped)
-            self._gatherer = Gatherer(self._crew, timeout, retries, evenly)
-            self._employed = False
+        if self._pool is not None:
+            even = oracle.vectorized or isinstance(self._pool, MapPool)
+            self._scheduler = Scheduler(self._pool, timeout, retries, even)
+            self._initialized = False
 
     @property
     def started(self) -> int:
-        """Rows of the query at hand that were begun."""
-        return self._meter.started
+        """Rows of the query at hand that were started."""
+        return self._counter.started
 
     @started.setter
     def started(self, rows: int) -> None:
-        self._meter.started = rows
+        self._counter.started = rows
 
     @property
     def repeated(self) -> int:
-        """Rows that were begun again."""
-        return 0 if self._gatherer is None else self._gatherer.repeated
+        """Rows that were started again."""
+        return 0 if self._scheduler is None else self._scheduler.repeated
 
-    def __call__(self, query: Query, known: Iterable[tuple[int, Answer]] = (), ledger: Ledger | None = None) -> Answer:
+    def __call__(
+        self, query: Query, known: Iterable[tuple[int, Answer]] = (), log: EvaluationLog | None = None
+    ) -> Answer:
         """Answer a query; row order is kept.
 
         Parameters
@@ -178,28 +180,28 @@ class Evaluator:
             What to evaluate.
         known : pairs of first row and Answer, optional
             Rows that are known already and are not asked again.
-        ledger : Ledger, optional
-            Hears of each part before it is begun, and of its answer as it arrives.
+        log : EvaluationLog, optional
+            Hears of each chunk before it is started, and of its answer as it arrives.
         """
         self.started = 0
-        self._meter.before = None
+        self._counter.partial = None
         pieces = list(known)
-        plain = self._gatherer is None and not pieces and ledger is None and self.deadline is None
+        plain = self._scheduler is None and not pieces and log is None and self.deadline is None
         if plain or len(query) == 0:
-            return self.oracle.evaluate(query, self.catch, self._meter)
+            return self.oracle.evaluate(query, self.catch, self._counter)
         missing = _missing(len(query), pieces)
         if not missing:
             return _together(pieces)
-        if self._gatherer is not None:
-            pieces += self._gathered(query, missing, ledger)
+        if self._scheduler is not None:
+            pieces += self._by_workers(query, missing, log)
         elif self.oracle.vectorized:
-            pieces += self._at_once(query, missing, ledger)
+            pieces += self._at_once(query, missing, log)
         else:
-            pieces += self._bit_by_bit(query, missing, ledger)
+            pieces += self._bit_by_bit(query, missing, log)
         return _together(pieces)
 
-    def _bit_by_bit(self, query: Query, missing: list[Rows], ledger: Ledger | None) -> list[tuple[int, Answer]]:
-        """Answer in this process, in parts that are told as they come."""
+    def _bit_by_bit(self, query: Query, missing: list[Rows], log: EvaluationLog | None) -> list[tuple[int, Answer]]:
+        """Answer in this process, in chunks that are told as they come."""
         pieces = []
         for run in missing:
             first, end = run
@@ -207,54 +209,54 @@ class Evaluator:
                 self.check_time()
                 rows = 1 if self._pace == 0.0 else max(int(TOLD / self._pace), 1)
                 last = min(first + rows, end)
-                if ledger is not None:
-                    ledger.begun(first, last - first)
-                begun = time.perf_counter()
+                if log is not None:
+                    log.start(first, last - first)
+                start = time.perf_counter()
                 before = self.started
                 try:
-                    answer = self.oracle.evaluate(query.rows(first, last), self.catch, self._meter)
+                    answer = self.oracle.evaluate(query.rows(first, last), self.catch, self._counter)
                 except BaseException:
-                    if ledger is not None:
-                        broken_off(ledger, first, last - first, self.started - before, self._meter.before)
+                    if log is not None:
+                        record_partial(log, first, last - first, self.started - before, self._counter.partial)
                     raise
-                self._pace = max((time.perf_counter() - begun) / (last - first), 1e-9)
+                self._pace = max((time.perf_counter() - start) / (last - first), 1e-9)
                 pieces.append((first, answer))
-                if ledger is not None:
-                    ledger.told(first, answer)
+                if log is not None:
+                    log.record(first, answer)
                 first = last
         return pieces
 
-    def _at_once(self, query: Query, missing: list[Rows], ledger: Ledger | None) -> list[tuple[int, Answer]]:
+    def _at_once(self, query: Query, missing: list[Rows], log: EvaluationLog | None) -> list[tuple[int, Answer]]:
         """Answer in this process by one call for all rows."""
         self.check_time()
         asked = _chosen(query, missing)
-        if ledger is not None:
+        if log is not None:
             for first, last in missing:
-                ledger.begun(first, last - first)
-        answer = self.oracle.evaluate(asked, self.catch, self._meter)
+                log.start(first, last - first)
+        answer = self.oracle.evaluate(asked, self.catch, self._counter)
         pieces = []
         row = 0
         for first, last in missing:
-            part = replace(answer, values=answer.values[row : row + last - first])
+            piece = replace(answer, values=answer.values[row : row + last - first])
             row += last - first
-            pieces.append((first, part))
-            if ledger is not None:
-                ledger.told(first, part)
+            pieces.append((first, piece))
+            if log is not None:
+                log.record(first, piece)
         return pieces
 
-    def _gathered(self, query: Query, missing: list[Rows], ledger: Ledger | None) -> list[tuple[int, Answer]]:
-        """Answer by the crew."""
-        assert self._gatherer is not None
-        assert self._crew is not None
-        if not self._employed:
-            self._crew.employ(Task(self.oracle, self.catch))
-            self._employed = True
-        gathering = self._gatherer.gather(query, missing, ledger, self.deadline)
+    def _by_workers(self, query: Query, missing: list[Rows], log: EvaluationLog | None) -> list[tuple[int, Answer]]:
+        """Answer by the pool."""
+        assert self._scheduler is not None
+        assert self._pool is not None
+        if not self._initialized:
+            self._pool.initialize(Task(self.oracle, self.catch))
+            self._initialized = True
+        batch = self._scheduler.batch(query, missing, log, self.deadline)
         try:
-            gathering.run()
+            batch.run()
         finally:
-            self.started = gathering.started
-        return gathering.pieces
+            self.started = batch.started
+        return batch.pieces
 
     def check_time(self) -> None:
         """Raise TimeIsUp if the time is up."""
@@ -265,10 +267,10 @@ class Evaluator:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._crew is not None and self._employed:
-            self._employed = False
-            if self._crew is not self._given:  # a crew that was given is the user's own
-                self._crew.close()
+        if self._pool is not None and self._initialized:
+            self._initialized = False
+            if self._pool is not self._given:  # a pool that was given is the user's own
+                self._pool.close()
 
 
 def _missing(rows: int, pieces: list[tuple[int, Answer]]) -> list[Rows]:
@@ -286,11 +288,11 @@ def _missing(rows: int, pieces: list[tuple[int, Answer]]) -> list[Rows]:
 
 def _chosen(query: Query, runs: list[Rows]) -> Query:
     """Return the query of some rows only."""
-    parts = [query.rows(first, last) for first, last in runs]
-    if len(parts) == 1:
-        return parts[0]
-    points = np.concatenate([part.points for part in parts])
-    samples = [part.samples for part in parts if part.samples is not None]
+    chunks = [query.rows(first, last) for first, last in runs]
+    if len(chunks) == 1:
+        return chunks[0]
+    points = np.concatenate([chunk.points for chunk in chunks])
+    samples = [chunk.samples for chunk in chunks if chunk.samples is not None]
     return Query(points, np.concatenate(samples) if samples else None, query.order, fresh=True)
 
 

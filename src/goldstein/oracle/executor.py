@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from goldstein.oracle import worker
-from goldstein.oracle.parts import Done, Lost, Part, Task
+from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
 
-Map = Callable[[Callable[[Part], Done], Iterable[Part]], Iterable[Done]]
+Map = Callable[[Callable[[Chunk], TaskResult], Iterable[Chunk]], Iterable[TaskResult]]
 
 START = 60.0  # seconds that Dask's workers may take to be there, and to hand over what they have done
 GONE = 300.0  # seconds without any worker, after there were some, at which a Dask cluster is beyond hope
 
 
-class Submitting:
-    """A crew behind anything with `.submit`: concurrent.futures, loky, mpi4py.futures.
+class ExecutorPool:
+    """A pool behind anything with `.submit`: concurrent.futures, loky, mpi4py.futures.
 
     The task has a name. Workers in this process, and those forked from it later, know it by that name; another one says
-    that it has not got it, and gets the part again with the task as bytes, which are made once.
+    that it has not got it, and gets the chunk again with the task as bytes, which are made once.
 
     Parameters
     ----------
@@ -36,30 +36,30 @@ class Submitting:
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
-        self._most = _size(executor)
-        self._more = _not_pure(executor)
-        self._parts: dict[int, Part] = {}
+        self._max_workers = _size(executor)
+        self._submit_options = _submit_options(executor)
+        self._chunks: dict[int, Chunk] = {}
         self._futures: dict[int, Any] = {}
         self._hanging: set[int] = set()
-        self._over: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._tickets = itertools.count()
         self._key = worker.new_key()
         self._task: Task | None = None
         self._packed: bytes | None = None
-        self._recalled = False
+        self._cancelled = False
 
     @property
     def size(self) -> int:
-        """How many workers there are, but for those that hang in a part that was given up."""
-        size = self._most - len(self._hanging)
+        """How many workers there are, but for those that hang in a chunk that was given up."""
+        size = self._max_workers - len(self._hanging)
         if size < 1:
             raise RuntimeError(
-                f"All {self._most} workers of the executor hang in evaluations that were given up, and an executor's "
-                "workers cannot be stopped from here; use a number of processes as workers."
+                f"All {self._max_workers} workers of the executor hang in evaluations that were given up, and an "
+                "executor's workers cannot be stopped from here; use a number of processes as workers."
             )
         return size
 
-    def employ(self, task: Task) -> None:
+    def initialize(self, task: Task) -> None:
         """Give the task a name by which workers in this process know it."""
         self.close()
         self._task = task
@@ -67,49 +67,49 @@ class Submitting:
         self._key = worker.new_key()
         worker.keep(self._key, task)
 
-    def begin(self, part: Part) -> int:
-        """Submit a part."""
-        self._recalled = False
+    def submit(self, chunk: Chunk) -> int:
+        """Submit a chunk."""
+        self._cancelled = False
         ticket = next(self._tickets)
-        self._submit(ticket, part)
+        self._submit(ticket, chunk)
         return ticket
 
-    def ended(self, seconds: float | None) -> Iterable[tuple[int, Done | Lost]]:
+    def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
         """Wait until a future calls back; return all that have."""
-        ends: list[tuple[int, Done | Lost]] = []
-        for ticket in self._called_back(seconds):
+        ends: list[tuple[int, TaskResult | TaskLost]] = []
+        for ticket in self._next_finished(seconds):
             self._hanging.discard(ticket)
             future = self._futures.pop(ticket, None)
             if future is None:
                 continue
-            part = self._parts.pop(ticket)
+            chunk = self._chunks.pop(ticket)
             end = self._outcome(future)
-            if not isinstance(end, worker.Missing):
+            if not isinstance(end, worker.TaskUnknown):
                 ends.append((ticket, end))
-            elif self._recalled:
-                ends.append((ticket, Lost("it was taken back", begun=0)))
+            elif self._cancelled:
+                ends.append((ticket, TaskLost("it was taken back", started=0)))
             else:
-                self._submit(ticket, part, self._bytes())
+                self._submit(ticket, chunk, self._bytes())
         return ends
 
-    def recall(self) -> None:
+    def cancel_pending(self) -> None:
         """Cancel what nobody has begun with."""
-        self._recalled = True
+        self._cancelled = True
         for future in list(self._futures.values()):
             future.cancel()
 
-    def begun(self, ticket: int) -> int | None:
-        """Return 0 for a part that somebody may be working on, of which no more is known; None while it waits."""
+    def rows_started(self, ticket: int) -> int | None:
+        """Return 0 for a chunk that somebody may be working on, of which no more is known; None while it waits."""
         future = self._futures[ticket]
         waits = hasattr(future, "running") and not future.running()
         return None if waits else 0
 
-    def give_up(self, ticket: int) -> int | None:
-        """Cancel a part; one that is being worked on cannot be stopped, and its worker is missing from now on."""
+    def kill(self, ticket: int) -> int | None:
+        """Cancel a chunk; one that is being worked on cannot be stopped, and its worker is missing from now on."""
         future = self._futures.pop(ticket, None)
         if future is None:
             return 0
-        self._parts.pop(ticket)
+        self._chunks.pop(ticket)
         if future.cancel():
             return 0
         self._hanging.add(ticket)
@@ -119,33 +119,33 @@ class Submitting:
 
     def close(self) -> None:
         """Cancel what waits; the executor is the user's own."""
-        self.recall()
+        self.cancel_pending()
         self._futures.clear()
-        self._parts.clear()
+        self._chunks.clear()
         worker.forget(self._key)
 
-    def _submit(self, ticket: int, part: Part, packed: Any = None) -> None:
-        self._parts[ticket] = part
+    def _submit(self, ticket: int, chunk: Chunk, packed: Any = None) -> None:
+        self._chunks[ticket] = chunk
         with _taking_work():
-            future = self.executor.submit(worker.work, self._key, part, packed, **self._more)
+            future = self.executor.submit(worker.work, self._key, chunk, packed, **self._submit_options)
         self._futures[ticket] = future
-        future.add_done_callback(lambda _: self._over.put(ticket))
+        future.add_done_callback(lambda _: self._finished.put(ticket))
 
-    def _outcome(self, future: Any) -> Done | Lost | worker.Missing:
+    def _outcome(self, future: Any) -> TaskResult | TaskLost | worker.TaskUnknown:
         """Return what a future holds; a task never raises, so that an exception is the machine's."""
         if future.cancelled():
-            return Lost("it was cancelled", begun=0)
+            return TaskLost("it was cancelled", started=0)
         try:
             return self._result(future)
         except (BrokenExecutor, CancelledError, OSError, EOFError) as error:
-            return Lost(f"{type(error).__name__}: {error}")
+            return TaskLost(f"{type(error).__name__}: {error}")
         except Exception as error:
             if type(error).__module__.startswith("distributed."):
-                return Lost(f"{type(error).__name__}: {error}")
+                return TaskLost(f"{type(error).__name__}: {error}")
             raise
 
-    def _result(self, future: Any) -> Done | worker.Missing:
-        result: Done | worker.Missing = future.result()
+    def _result(self, future: Any) -> TaskResult | worker.TaskUnknown:
+        result: TaskResult | worker.TaskUnknown = future.result()
         return result
 
     def _bytes(self) -> Any:
@@ -154,52 +154,52 @@ class Submitting:
             self._packed = worker.pack(self._task)
         return self._packed
 
-    def _called_back(self, seconds: float | None) -> list[int]:
+    def _next_finished(self, seconds: float | None) -> list[int]:
         tickets: list[int] = []
         with suppress(queue.Empty):
-            tickets.append(self._over.get(timeout=seconds))
+            tickets.append(self._finished.get(timeout=seconds))
             while True:
-                tickets.append(self._over.get_nowait())
+                tickets.append(self._finished.get_nowait())
         return tickets
 
 
-class Dask(Submitting):
-    """A crew behind a `dask.distributed.Client`; the task is scattered to its workers instead of sent with parts.
+class DaskPool(ExecutorPool):
+    """A pool behind a `dask.distributed.Client`; the task is scattered to its workers instead of sent with chunks.
 
-    Dask itself does a part again when its worker dies, of which nobody here hears; so it is in no count.
+    Dask itself does a chunk again when its worker dies, of which nobody here hears; so it is in no count.
     """
 
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
         self._scattered: Any = None
-        self._heard: float | None = None  # when the last part came back
+        self._last_answer: float | None = None  # when the last chunk came back
 
-    def ended(self, seconds: float | None) -> Iterable[tuple[int, Done | Lost]]:
+    def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
         """Wait until a future calls back; say so when nobody is left who could make it."""
-        ends = super().ended(seconds)
+        ends = super().wait(seconds)
         now = time.monotonic()
         if ends:
-            self._heard = now
-        elif self._heard is not None and now > self._heard + GONE and not self.executor.nthreads():
+            self._last_answer = now
+        elif self._last_answer is not None and now > self._last_answer + GONE and not self.executor.nthreads():
             raise RuntimeError(f"The Dask cluster given as workers has lost all its workers, for {GONE:.0f} s by now.")
         return ends
 
-    def begin(self, part: Part) -> int:
-        """Submit a part."""
-        if self._heard is not None and not self._futures:  # nobody could have been heard while nothing was asked
-            self._heard = time.monotonic()
-        return super().begin(part)
+    def submit(self, chunk: Chunk) -> int:
+        """Submit a chunk."""
+        if self._last_answer is not None and not self._futures:  # nobody could have been heard while nothing was asked
+            self._last_answer = time.monotonic()
+        return super().submit(chunk)
 
-    def recall(self) -> None:
+    def cancel_pending(self) -> None:
         """Dask cancels also what is being worked on, and then nobody would know; so what is in flight is waited for."""
-        self._recalled = True
+        self._cancelled = True
 
-    def give_up(self, ticket: int) -> int | None:
-        """Cancel a part; one that is being worked on goes on."""
+    def kill(self, ticket: int) -> int | None:
+        """Cancel a chunk; one that is being worked on goes on."""
         future = self._futures.pop(ticket, None)
         if future is None:
             return 0
-        self._parts.pop(ticket)
+        self._chunks.pop(ticket)
         future.cancel()
         return None
 
@@ -210,8 +210,10 @@ class Dask(Submitting):
         super().close()
         self._scattered = None
 
-    def _result(self, future: Any) -> Done | worker.Missing:
-        result: Done | worker.Missing = future.result(timeout=START)  # it may have died with the worker that had it
+    def _result(self, future: Any) -> TaskResult | worker.TaskUnknown:
+        result: TaskResult | worker.TaskUnknown = future.result(
+            timeout=START
+        )  # it may have died with the worker that had it
         return result
 
     def _bytes(self) -> Any:
@@ -229,64 +231,64 @@ class _Stoppable:
     task: Task
     stopped: bool = False
 
-    def __call__(self, part: Part) -> Done:
-        return Done(part.place, 0) if self.stopped else self.task(part)
+    def __call__(self, chunk: Chunk) -> TaskResult:
+        return TaskResult(chunk.first, 0) if self.stopped else self.task(chunk)
 
 
-class Mapped:
-    """A crew behind a callable like `map`, which gets all parts at once.
+class MapPool:
+    """A pool behind a callable like `map`, which gets all chunks at once.
 
     Parameters
     ----------
     mapping : callable
-        `mapping(function, parts)` returns what the function returns for each part, in any order.
+        `mapping(function, chunks)` returns what the function returns for each chunk, in any order.
     """
 
     def __init__(self, mapping: Map) -> None:
         self.size = os.cpu_count() or 1
         self._map = mapping
-        self._parts: dict[int, Part] = {}
+        self._chunks: dict[int, Chunk] = {}
         self._task: Task | None = None
 
-    def employ(self, task: Task) -> None:
-        """Take on a task; it travels with the parts, however the map does that."""
+    def initialize(self, task: Task) -> None:
+        """Take on a task; it travels with the chunks, however the map does that."""
         self._task = task
 
-    def begin(self, part: Part) -> int:
-        """Keep a part until all are there; its ticket is its place."""
-        self._parts[part.place] = part
-        return part.place
+    def submit(self, chunk: Chunk) -> int:
+        """Keep a chunk until all are there; its ticket is its place."""
+        self._chunks[chunk.first] = chunk
+        return chunk.first
 
-    def ended(self, seconds: float | None) -> Iterator[tuple[int, Done | Lost]]:
-        """Map the task over all parts, and hand on what comes as it comes."""
+    def wait(self, seconds: float | None) -> Iterator[tuple[int, TaskResult | TaskLost]]:
+        """Map the task over all chunks, and hand on what comes as it comes."""
         assert self._task is not None
         task = _Stoppable(self._task)
-        parts = self._parts
-        self._parts = {}
+        chunks = self._chunks
+        self._chunks = {}
         count = 0
-        for done in self._map(task, list(parts.values())):
+        for done in self._map(task, list(chunks.values())):
             count += 1
-            if not isinstance(done, Done):
-                raise TypeError("workers must return what the function given to it returns, one for each part.")
-            if parts.pop(done.place, None) is None:
+            if not isinstance(done, TaskResult):
+                raise TypeError("workers must return what the function given to it returns, one for each chunk.")
+            if chunks.pop(done.first, None) is None:
                 raise _lossy(f"two answers to one of {count - 1}")
             task.stopped = task.stopped or done.error is not None
             begun = done.answer is not None or done.error is not None
-            yield done.place, done if begun else Lost("it was taken back", begun=0)
-        if parts:
-            raise _lossy(f"{count} answers to {count + len(parts)}")
+            yield done.first, done if begun else TaskLost("it was taken back", started=0)
+        if chunks:
+            raise _lossy(f"{count} answers to {count + len(chunks)}")
 
-    def recall(self) -> None:
-        """Nothing waits: a map gets all parts at once."""
+    def cancel_pending(self) -> None:
+        """Nothing waits: a map gets all chunks at once."""
 
-    def give_up(self, ticket: int) -> int | None:
-        """Forget a part; what a map has begun cannot be stopped."""
-        waiting = self._parts.pop(ticket, None) is not None
+    def kill(self, ticket: int) -> int | None:
+        """Forget a chunk; what a map has begun cannot be stopped."""
+        waiting = self._chunks.pop(ticket, None) is not None
         return 0 if waiting else None
 
     def close(self) -> None:
         """Nobody was hired here."""
-        self._parts.clear()
+        self._chunks.clear()
 
 
 def is_dask(executor: Any) -> bool:
@@ -305,8 +307,8 @@ def _size(executor: Any) -> int:
     return os.cpu_count() or 1
 
 
-def _not_pure(executor: Any) -> dict[str, bool]:
-    """Return what tells an executor that equal parts are not one part, if it asks."""
+def _submit_options(executor: Any) -> dict[str, bool]:
+    """Return what tells an executor that equal chunks are not one chunk, if it asks."""
     with suppress(TypeError, ValueError):  # some functions written in C have no signature
         if "pure" in inspect.signature(executor.submit).parameters:
             return {"pure": False}
@@ -326,4 +328,4 @@ def _taking_work() -> Iterator[None]:
 
 
 def _lossy(what: str) -> ValueError:
-    return ValueError(f"workers must return an answer for each part once, got {what} parts.")
+    return ValueError(f"workers must return an answer for each chunk once, got {what} chunks.")

@@ -19,20 +19,20 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.oracle.query import Answer, Query, Sampler, Samples
-from goldstein.oracle.tally import DOUBLE, Array
+from goldstein.oracle.stats import DOUBLE, Array
 
 FAILED = np.nan
 
 
 @dataclass
-class Meter:
-    """How many rows of a query were begun, whatever became of them.
+class StartedCounter:
+    """How many rows of a query were started, whatever became of them.
 
-    `before` holds the answers to the rows before the one that an exception broke off, which were paid for.
+    `partial` holds the answers to the rows before the one that an exception broke off, which were paid for.
     """
 
     started: int = 0
-    before: Answer | None = None
+    partial: Answer | None = None
 
 
 class Oracle:
@@ -96,26 +96,28 @@ class Oracle:
         """Draw k samples: `sample(rng, k)`; None when there is no ξ to choose."""
         return None
 
-    def evaluate(self, query: Query, catch: tuple[type[BaseException], ...] = (), meter: Meter | None = None) -> Answer:
+    def evaluate(
+        self, query: Query, catch: tuple[type[BaseException], ...] = (), counter: StartedCounter | None = None
+    ) -> Answer:
         """Answer a query; an exception listed in `catch` gives NaN in its rows.
 
-        Any other exception propagates, with the point as `.point`; `meter` then tells how many rows were begun.
+        Any other exception propagates, with the point as `.point`; `counter` then tells how many rows were started.
         """
         fun = self.fun if query.order == 0 else self.grad
         if fun is None:
             raise TypeError(f"This {type(self).__name__} has no grad=, but gradients were asked for.")
         query = query.handed_out()
-        meter = Meter() if meter is None else meter
+        counter = StartedCounter() if counter is None else counter
         if self.vectorized:
-            return self._evaluate_at_once(fun, query, catch, meter)
-        return self._evaluate_rows(fun, query, catch, meter)
+            return self._evaluate_at_once(fun, query, catch, counter)
+        return self._evaluate_rows(fun, query, catch, counter)
 
     def _evaluate_at_once(
-        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], meter: Meter
+        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], counter: StartedCounter
     ) -> Answer:
         samples = () if query.samples is None else (query.samples,)
         first = query.points[0].copy()
-        meter.started += len(query)
+        counter.started += len(query)
         try:
             answer = fun(query.points, *samples, *self.args)
             return Answer(_checked(answer, query.shape), _roundoff(answer))
@@ -126,13 +128,13 @@ class Oracle:
             raise
 
     def _evaluate_rows(
-        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], meter: Meter
+        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], counter: StartedCounter
     ) -> Answer:
         out = np.empty(query.shape)
         roundoff = DOUBLE
         reason = ""
         for row, (x, *xi) in enumerate(_rows(query)):
-            meter.started += 1
+            counter.started += 1
             try:
                 value = fun(x, *xi, *self.args)
                 if isinstance(value, float) and query.order == 0:
@@ -145,7 +147,7 @@ class Oracle:
                 reason = reason or _in_words(error)
             except BaseException as error:
                 _mark(error, x)
-                meter.before = Answer(out[:row], roundoff, reason=reason)
+                counter.partial = Answer(out[:row], roundoff, reason=reason)
                 raise
         return Answer(out, roundoff, reason=reason)
 

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein import retired
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.recipe import Outside, Recipe
-from goldstein.oracle.tally import DOUBLE, Array, Tally
+from goldstein.oracle.stats import DOUBLE, Array, Tally
 
 Samples = npt.NDArray[Any]
 Sampler = Callable[[np.random.Generator, int], Samples]
 
 
+@retired.fields(memory="aux", cut="truncated")
 @dataclass(eq=False)
 class Query:
     """A batch of evaluations that a method asks for; it is not changed after that.
@@ -30,9 +32,9 @@ class Query:
         Rows with the same ξ must see the same noise. None when there is no ξ to choose.
     order : int
         0: the value F(x; ξ), answered with shape (k,). 1: the gradient, answered with shape (k, d).
-    cut : bool
-        The batch is smaller than the method wanted, because the budget ends here.
-    memory : object
+    truncated : bool
+        The batch is smaller than the method asked for, because the budget ends here.
+    aux : object
         What the method needs to read the answer (its directions, say). Not for the evaluator.
     fresh : bool
         The arrays were made for this query and nobody will read them again, so a function may work in place on them.
@@ -43,8 +45,8 @@ class Query:
     points: Array
     samples: Samples | None = None
     order: int = 0
-    cut: bool = False
-    memory: Any = None
+    truncated: bool = False
+    aux: Any = None
     fresh: bool = False
     recipe: Recipe | None = None
 
@@ -59,7 +61,7 @@ class Query:
         return self.points.shape
 
     def rows(self, first: int, last: int) -> Query:
-        """Return the part from row `first` up to `last`, without the memory."""
+        """Return the part from row `first` up to `last`, without `aux`."""
         samples = None if self.samples is None else self.samples[first:last]
         recipe = None if self.recipe is None else self.recipe.rows(first, last)
         return Query(self.points[first:last], samples, self.order, fresh=self.fresh, recipe=recipe)
@@ -67,14 +69,14 @@ class Query:
     def handed_out(self) -> Query:
         """Return what a stranger may have: arrays of its own, and nothing of the method's."""
         if self.fresh:
-            return Query(self.points, self.samples, self.order, self.cut, fresh=True)
+            return Query(self.points, self.samples, self.order, self.truncated, fresh=True)
         samples = None if self.samples is None else self.samples.copy()
-        return Query(self.points.copy(), samples, self.order, self.cut, fresh=True)
+        return Query(self.points.copy(), samples, self.order, self.truncated, fresh=True)
 
     def outside(self, coordinates: Coordinates) -> Query:
         """Return a query of a run as the user sees it."""
         recipe = None if self.recipe is None else Outside(self.recipe, coordinates)
-        return Query(coordinates.outside(self.points), self.samples, self.order, self.cut, recipe=recipe)
+        return Query(coordinates.outside(self.points), self.samples, self.order, self.truncated, recipe=recipe)
 
 
 @dataclass(eq=False)

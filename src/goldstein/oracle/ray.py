@@ -1,4 +1,4 @@
-"""Ray: a crew of resident actors, on this machine or on a cluster of many.
+"""Ray: a pool of resident actors, on this machine or on a cluster of many.
 
 An actor gets the oracle once and keeps it. Parts whose points come from a random stream are sent as recipes
 (`goldstein.oracle.recipe`), and the long arrays in them, such as the iterate, travel once to each node.
@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from goldstein import arguments
-from goldstein.oracle.parts import Done, Lost, Part, Task
 from goldstein.oracle.query import Query
 from goldstein.oracle.recipe import Recipe, Repeated
-from goldstein.oracle.tally import Array
+from goldstein.oracle.stats import Array
+from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
 from goldstein.oracle.worker import sendable, unpack
 
 try:
@@ -40,18 +40,18 @@ except ImportError as error:
 
 SMALL = 2**16  # bytes of points that are not worth a recipe
 LONG = 2**16  # bytes of an array in a recipe that travels by itself, once to each node
-LODGED = 16  # such arrays that are kept for the parts to come
+STORED = 16  # such arrays that are kept for the chunks to come
 PAUSE = 1.0  # seconds before somebody is hired in the place of one who could not come
 
 
-class Resident:
-    """What an actor does: it holds a task and answers parts."""
+class RemoteWorker:
+    """What an actor does: it holds a task and answers chunks."""
 
     def __init__(self) -> None:
         self._task: Task | None = None
         self._refusal = RuntimeError("This actor has no task.")
 
-    def employ(self, held: Sequence[Any], version: str) -> str:
+    def initialize(self, held: Sequence[Any], version: str) -> str:
         """Take on the task behind a reference, from a program with that version of NumPy.
 
         Return why it cannot, "" when it can.
@@ -68,19 +68,21 @@ class Resident:
         self._refusal = RuntimeError(reason)
         return reason
 
-    def work(self, place: int, order: int, samples: Any, points: Array | None, packed: bytes, *arrays: Array) -> Done:
-        """Answer a part, whose points came as they are or as a recipe with its long arrays."""
+    def work(
+        self, first: int, order: int, samples: Any, points: Array | None, packed: bytes, *arrays: Array
+    ) -> TaskResult:
+        """Answer a chunk, whose points came as they are or as a recipe with its long arrays."""
         if self._task is None:
-            return Done(place, 0, error=self._refusal)
-        begun = time.perf_counter()
+            return TaskResult(first, 0, error=self._refusal)
+        start = time.perf_counter()
         try:
             if points is None:
                 points = _unpacked(packed, arrays).points()
             query = Query(points, samples, order)  # not fresh: what comes out of Ray's store cannot be written to
         except Exception as error:
-            return sendable(Done(place, 0, error=error, traceback=traceback.format_exc()))
-        done = self._task(Part(place, query))
-        done.seconds = time.perf_counter() - begun
+            return sendable(TaskResult(first, 0, error=error, traceback=traceback.format_exc()))
+        done = self._task(Chunk(first, query))
+        done.seconds = time.perf_counter() - start
         return sendable(done)
 
 
@@ -117,37 +119,37 @@ def _unpacked(packed: bytes, arrays: Sequence[Array]) -> Recipe:
 
 @dataclass(eq=False)
 class Actor:
-    """An actor, and the parts that it was given and has not answered, by the references to their answers."""
+    """An actor, and the chunks that it was given and has not answered, by the references to their answers."""
 
     handle: Any
-    parts: dict[Any, tuple[int, Part]] = field(default_factory=dict)
+    chunks: dict[Any, tuple[int, Chunk]] = field(default_factory=dict)
 
-    def takes(self, part: Part) -> bool:
-        """Whether a part can be sent to it, ahead of time if need be.
+    def takes(self, chunk: Chunk) -> bool:
+        """Whether a chunk can be sent to it, ahead of time if need be.
 
-        A row that is a part by itself has the actor to itself: if that dies, the row is to blame and no other.
+        A row that is a chunk by itself has the actor to itself: if that dies, the row is to blame and no other.
         """
-        if not self.parts:
+        if not self.chunks:
             return True
-        ((_, at_hand), *ahead) = self.parts.values()
-        return not ahead and len(at_hand.query) > 1 and len(part.query) > 1
+        ((_, at_hand), *ahead) = self.chunks.values()
+        return not ahead and len(at_hand.query) > 1 and len(chunk.query) > 1
 
 
 @dataclass
-class Held:
-    """What a crew has to let go of in the end."""
+class Resources:
+    """What a pool has to let go of in the end."""
 
-    staff: list[Actor] = field(default_factory=list)
-    candidates: dict[Any, Actor] = field(default_factory=dict)
+    actors: list[Actor] = field(default_factory=list)
+    starting: dict[Any, Actor] = field(default_factory=dict)
     joined: bool = False
     folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Dismiss everybody; leave the cluster if it was joined here, which ends one that was started here."""
-        for actor in (*self.staff, *self.candidates.values()):
+        for actor in (*self.actors, *self.starting.values()):
             _kill(actor)
-        self.staff.clear()
-        self.candidates.clear()
+        self.actors.clear()
+        self.starting.clear()
         if self.joined:
             ray.shutdown()
             self.joined = False
@@ -155,7 +157,7 @@ class Held:
             self.folder.cleanup()
 
 
-class Crew:
+class RayPool:
     """Actors of Ray, for `workers`.
 
     Parameters
@@ -163,7 +165,7 @@ class Crew:
     address : str, optional
         The cluster to join, as in `ray.init`: "auto" is one that `ray start` has started on this machine, and "local"
         starts one here. None: the one that this program has joined already, or that the variable RAY_ADDRESS names; if
-        there is none, one is started here, without dashboard and usage reports. It ends with the crew.
+        there is none, one is started here, without dashboard and usage reports. It ends with the pool.
     actors : int, optional
         How many actors to hire; None: as many as there is room for.
     options : mapping, optional
@@ -180,7 +182,7 @@ class Crew:
     Notes
     -----
     Ray does not start an actor again that has died: what it was doing is done by another one, and a new actor is hired
-    as soon as there is room. A run does not close the crew, which can be used for the next one; it is closed by
+    as soon as there is room. A run does not close the pool, which can be used for the next one; it is closed by
     `close`, by `with`, or when nobody holds it any longer.
 
     Each actor has a copy of the function and its data, which come once. goldstein must be installed on every node, and
@@ -189,9 +191,9 @@ class Crew:
     Examples
     --------
     >>> import numpy as np, goldstein as gs
-    >>> from goldstein.oracle.ray import Crew
-    >>> with Crew("local", actors=2) as crew:
-    ...     res = gs.minimize(lambda x: abs(x - 1).sum(), np.zeros(3), max_evals=300, rng=0, workers=crew)
+    >>> from goldstein.oracle.ray import RayPool
+    >>> with RayPool("local", actors=2) as pool:
+    ...     res = gs.minimize(lambda x: abs(x - 1).sum(), np.zeros(3), max_evals=300, rng=0, workers=pool)
     >>> bool(res.fun < 1), res.nfev <= 300
     (True, True)
     """
@@ -209,79 +211,79 @@ class Crew:
         wanted = arguments.optional_count("actors", actors)
         self._patience = arguments.positive("patience", patience)
         self._options = {"num_cpus": 1, **(options or {}), "max_restarts": 0}
-        self._kind = ray.remote(Resident)
-        self._held = Held()
-        self._staff = self._held.staff
-        self._candidates = self._held.candidates  # by the reference to their consent
-        self._waiting: deque[tuple[int, Part]] = deque()
+        self._kind = ray.remote(RemoteWorker)
+        self._resources = Resources()
+        self._actors = self._resources.actors
+        self._starting = self._resources.starting  # by the reference to their consent
+        self._waiting: deque[tuple[int, Chunk]] = deque()
         self._flight: dict[Any, Actor] = {}  # by the reference to the answer
-        self._ends: list[tuple[int, Done | Lost]] = []
+        self._finished: list[tuple[int, TaskResult | TaskLost]] = []
         self._tickets = itertools.count()
-        self._lodged: OrderedDict[bytes, Any] = OrderedDict()
+        self._stored: OrderedDict[bytes, Any] = OrderedDict()
         self._task: Any = None
-        self._hire_at = 0.0
-        self._deserted = 0.0  # since when there is nobody
-        self._why = "there is no room for one"
-        self._close = weakref.finalize(self, self._held.let_go)
+        self._spawn_at = 0.0
+        self._empty_since = 0.0  # since when there is nobody
+        self._last_failure = "there is no room for one"
+        self._close = weakref.finalize(self, self._resources.release)
         self._join(address, wanted)
         self._wanted = wanted or self._room()
 
     @property
     def size(self) -> int:
         """How many actors there are; at least 1, which may have to be waited for."""
-        return max(len(self._staff), 1)
+        return max(len(self._actors), 1)
 
-    def employ(self, task: Task) -> None:
+    def initialize(self, task: Task) -> None:
         """Send the task to every actor; hire those who are missing, and wait for some of them."""
         if not self._close.alive:
-            raise RuntimeError("This crew is closed; make a new one.")
-        for actor in [actor for actor in self._staff if actor.parts]:
-            self._bury(actor, "it was stopped", died=False)
+            raise RuntimeError("This pool is closed; make a new one.")
+        for actor in [actor for actor in self._actors if actor.chunks]:
+            self._remove(actor, "it was stopped", died=False)
         self._waiting.clear()
-        self._ends.clear()
+        self._finished.clear()
         self._task = ray.put(_packed(task))
-        for actor in self._candidates.values():  # who would come with the task before
+        for actor in self._starting.values():  # who would come with the task before
             _kill(actor)
-        self._candidates.clear()
-        for actor in self._staff:
-            actor.handle.employ.remote([self._task], np.__version__)
-        self._hire_at = 0.0
+        self._starting.clear()
+        for actor in self._actors:
+            actor.handle.initialize.remote([self._task], np.__version__)
+        self._spawn_at = 0.0
         self._wait_for_actors()
 
-    def begin(self, part: Part) -> int:
-        """Put a part in flight: to an actor who is free, or ahead of time to one who is busy."""
+    def submit(self, chunk: Chunk) -> int:
+        """Put a chunk in flight: to an actor who is free, or ahead of time to one who is busy."""
         ticket = next(self._tickets)
-        self._waiting.append((ticket, part))
-        self._hand_out()
+        self._waiting.append((ticket, chunk))
+        self._dispatch()
         return ticket
 
-    def ended(self, seconds: float | None) -> Iterable[tuple[int, Done | Lost]]:
-        """Wait until a part has ended, an actor has died, or a new one has come."""
-        self._look(0.0 if self._ends else seconds)
-        self._hand_out()
-        ends = self._ends
-        self._ends = []
+    def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
+        """Wait until a chunk has ended, an actor has died, or a new one has come."""
+        self._poll(0.0 if self._finished else seconds)
+        self._dispatch()
+        ends = self._finished
+        self._finished = []
         return ends
 
-    def recall(self) -> None:
-        """Send nothing more; what lies before an actor is done by it, since nobody could tell whether it has begun."""
-        self._ends += [(ticket, Lost("it was taken back", begun=0)) for ticket, _ in self._waiting]
+    def cancel_pending(self) -> None:
+        """Send nothing more; what an actor was sent is done, since it may have started."""
+        self._finished += [(ticket, TaskLost("it was taken back", started=0)) for ticket, _ in self._waiting]
         self._waiting.clear()
 
-    def give_up(self, ticket: int) -> int | None:
-        """Stop a part by dismissing its actor; what was sent there ahead of time comes back as lost."""
+    def kill(self, ticket: int) -> int | None:
+        """Stop a chunk by dismissing its actor; what was sent there ahead of time comes back as lost."""
         for entry in self._waiting:
             if entry[0] == ticket:
                 self._waiting.remove(entry)
                 return 0
-        for actor in self._staff:
-            if any(ticket == given for given, _ in actor.parts.values()):
-                self._bury(actor, "it was stopped", died=False)
+        for actor in self._actors:
+            if any(ticket == given for given, _ in actor.chunks.values()):
+                self._remove(actor, "it was stopped", died=False)
                 break
-        for end in self._ends:
+        for end in self._finished:
             if end[0] == ticket:
-                self._ends.remove(end)
-                return end[1].begun if isinstance(end[1], Lost) else end[1].started
+                self._finished.remove(end)
+                return end[1].started
         return 0
 
     def close(self) -> None:
@@ -289,11 +291,11 @@ class Crew:
         self._close()
         self._waiting.clear()
         self._flight.clear()
-        self._ends.clear()
-        self._lodged.clear()
+        self._finished.clear()
+        self._stored.clear()
         self._task = None
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> RayPool:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -312,13 +314,13 @@ class Crew:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address == "local":
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            self._held.folder = _folder()
+            self._resources.folder = _folder()
             ray.init(
                 "local",
                 num_cpus=math.ceil(wanted * self._each()) if wanted else None,
                 include_dashboard=False,
                 _node_ip_address="127.0.0.1",
-                _temp_dir=self._held.folder.name,
+                _temp_dir=self._resources.folder.name,
                 **quiet,
             )
         else:
@@ -327,7 +329,7 @@ class Crew:
                 ray.init(address, **quiet)
             except ConnectionError as error:
                 raise ConnectionError(f"There is no cluster of Ray at address={address!r}; start one first.") from error
-        self._held.joined = True
+        self._resources.joined = True
 
     def _each(self) -> float:
         """Return how many CPUs an actor takes."""
@@ -349,104 +351,104 @@ class Crew:
         file = io.BytesIO()
         packer = _Packer(file)
         packer.dump(recipe)
-        return None, file.getvalue(), [self._lodge(array) for _, array in packer.arrays.values()]
+        return None, file.getvalue(), [self._put_once(array) for _, array in packer.arrays.values()]
 
-    def _lodge(self, array: Array) -> Any:
+    def _put_once(self, array: Array) -> Any:
         """Return a reference to an array in Ray's store, from where each node fetches it once."""
         array = np.ascontiguousarray(array)
         key = hashlib.sha256(array.data).digest() + repr((array.shape, array.dtype.str)).encode()
-        reference = self._lodged.pop(key, None)
+        reference = self._stored.pop(key, None)
         if reference is None:
             reference = ray.put(array)
-        self._lodged[key] = reference
-        while len(self._lodged) > LODGED:
-            self._lodged.popitem(last=False)
+        self._stored[key] = reference
+        while len(self._stored) > STORED:
+            self._stored.popitem(last=False)
         return reference
 
-    def _hand_out(self) -> None:
+    def _dispatch(self) -> None:
         """Send what waits to whoever takes it."""
-        while self._waiting and self._staff:
-            ticket, part = self._waiting[0]
-            actor = min(self._staff, key=_load)
-            if not actor.takes(part):
+        while self._waiting and self._actors:
+            ticket, chunk = self._waiting[0]
+            actor = min(self._actors, key=_load)
+            if not actor.takes(chunk):
                 return
             self._waiting.popleft()
-            query = part.query
+            query = chunk.query
             points, packed, arrays = self._message(query)
-            answer = actor.handle.work.remote(part.place, query.order, query.samples, points, packed, *arrays)
-            actor.parts[answer] = (ticket, part)
+            answer = actor.handle.work.remote(chunk.first, query.order, query.samples, points, packed, *arrays)
+            actor.chunks[answer] = (ticket, chunk)
             self._flight[answer] = actor
 
-    def _look(self, seconds: float | None) -> None:
+    def _poll(self, seconds: float | None) -> None:
         """Hear what there is to hear, and wait for it so long at most."""
-        self._hire()
-        for reference in _ready([*self._flight, *self._candidates], seconds):
-            if reference in self._candidates:
-                self._welcome(reference)
+        self._spawn()
+        for reference in _ready([*self._flight, *self._starting], seconds):
+            if reference in self._starting:
+                self._on_ready(reference)
             elif reference in self._flight:  # not if its actor was found dead just now
-                self._hear(reference)
-        if not self._staff and time.monotonic() > self._deserted + self._patience:
+                self._receive(reference)
+        if not self._actors and time.monotonic() > self._empty_since + self._patience:
             raise RuntimeError(
-                f"No actor could be hired from Ray within {self._patience:g} seconds: {self._why}; see what the "
-                "cluster has to offer (ray status), ask for less in options, or set a longer patience."
+                f"No actor could be hired from Ray within {self._patience:g} seconds: {self._last_failure}; see what "
+                "the cluster has to offer (ray status), ask for less in options, or set a longer patience."
             )
 
-    def _hear(self, answer: Any) -> None:
+    def _receive(self, answer: Any) -> None:
         """Take the answer of an actor; one that is dead is buried."""
         actor = self._flight[answer]
-        ticket, part = actor.parts[answer]
+        ticket, chunk = actor.chunks[answer]
         try:
-            done: Done = ray.get(answer)
+            done: TaskResult = ray.get(answer)
         except ray.exceptions.RayTaskError as error:
-            done = Done(part.place, 0, error=error)
+            done = TaskResult(chunk.first, 0, error=error)
         except ray.exceptions.RayError as error:
-            self._bury(actor, f"its actor is gone ({type(error).__name__})", died=True)
+            self._remove(actor, f"its actor is gone ({type(error).__name__})", died=True)
             return
         del self._flight[answer]
-        del actor.parts[answer]
-        self._ends.append((ticket, done))
+        del actor.chunks[answer]
+        self._finished.append((ticket, done))
 
-    def _bury(self, actor: Actor, reason: str, died: bool) -> None:
+    def _remove(self, actor: Actor, reason: str, died: bool) -> None:
         """Take an actor off the list; what it was sent is lost.
 
-        Of one that is dismissed it is known that it had not begun with what was sent ahead of time. One that has died
+        Of one that is dismissed it is known that it had not started with what was sent ahead of time. One that has died
         may have done so: what it answered last is lost with it.
         """
         _kill(actor)
-        self._staff.remove(actor)
-        if not self._staff:
-            self._deserted = time.monotonic()
-        begun = None
-        for answer, (ticket, _) in actor.parts.items():
+        self._actors.remove(actor)
+        if not self._actors:
+            self._empty_since = time.monotonic()
+        started = None
+        for answer, (ticket, _) in actor.chunks.items():
             del self._flight[answer]
-            self._ends.append((ticket, Lost(reason, begun)))
-            begun = None if died else 0
-        actor.parts.clear()
+            self._finished.append((ticket, TaskLost(reason, started)))
+            started = None if died else 0
+        actor.chunks.clear()
 
-    def _hire(self) -> None:
+    def _spawn(self) -> None:
         """Ask for as many actors as are missing; those for whom there is no room come when there is."""
-        if time.monotonic() < self._hire_at:
+        if time.monotonic() < self._spawn_at:
             return
-        for _ in range(self._wanted - len(self._staff) - len(self._candidates)):
+        for _ in range(self._wanted - len(self._actors) - len(self._starting)):
             actor = Actor(self._kind.options(**self._options).remote())
-            self._candidates[actor.handle.employ.remote([self._task], np.__version__)] = actor
+            self._starting[actor.handle.initialize.remote([self._task], np.__version__)] = actor
 
-    def _welcome(self, reference: Any) -> None:
+    def _on_ready(self, reference: Any) -> None:
         """Take on an actor who has the task; in the place of one who did not stay another one is asked for later."""
-        actor = self._candidates.pop(reference)
+        actor = self._starting.pop(reference)
         try:
             refusal: str = ray.get(reference)
         except ray.exceptions.RayError as error:
             refusal = ""
-            self._why = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            self._last_failure = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         else:
             if not refusal:
-                self._staff.append(actor)
+                self._actors.append(actor)
                 return
-            self._why = refusal
+            self._last_failure = refusal
         _kill(actor)
-        self._hire_at = time.monotonic() + PAUSE
-        if refusal and not self._staff and not self._candidates:
+        self._spawn_at = time.monotonic() + PAUSE
+        if refusal and not self._actors and not self._starting:
             raise RuntimeError(
                 f"No actor of Ray could take on the function: {refusal}; see that every node has what is installed "
                 "here."
@@ -454,13 +456,13 @@ class Crew:
 
     def _wait_for_actors(self) -> None:
         """Wait for one actor at least; if there was none, for the others as long again."""
-        begun = time.monotonic()
-        self._deserted = begun
-        while not self._staff:
-            self._look(PAUSE)
-        until = 2 * time.monotonic() - begun
-        while len(self._staff) < self._wanted and time.monotonic() < until:
-            self._look(min(until - time.monotonic(), PAUSE))
+        start = time.monotonic()
+        self._empty_since = start
+        while not self._actors:
+            self._poll(PAUSE)
+        until = 2 * time.monotonic() - start
+        while len(self._actors) < self._wanted and time.monotonic() < until:
+            self._poll(min(until - time.monotonic(), PAUSE))
 
 
 def _packed(task: Task) -> bytes:
@@ -476,7 +478,7 @@ def _packed(task: Task) -> bytes:
 
 
 def _load(actor: Actor) -> int:
-    return len(actor.parts)
+    return len(actor.chunks)
 
 
 def _kill(actor: Actor) -> None:

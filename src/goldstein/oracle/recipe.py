@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from goldstein.oracle.coordinates import Bounds, Coordinates
-from goldstein.oracle.tally import Array
+from goldstein.oracle.stats import Array
 
 
 class Recipe(Protocol):

@@ -1,4 +1,4 @@
-"""What runs where a worker is: a task that came once, and the parts that come after it.
+"""What runs where a worker is: a task that came once, and the chunks that come after it.
 
 It is what a fresh process imports first, so it imports little.
 """
@@ -9,7 +9,7 @@ import os
 import pickle
 from dataclasses import dataclass, replace
 
-from goldstein.oracle.parts import Done, Part, Task
+from goldstein.oracle.tasks import Chunk, Task, TaskResult
 
 KEPT = 2  # tasks that a process remembers: the one at hand, and one of a run beside it
 
@@ -17,7 +17,7 @@ _tasks: dict[str, Task] = {}  # the newest is last
 
 
 @dataclass
-class Missing:
+class TaskUnknown:
     """The answer of a worker who has not got the task: nothing was evaluated."""
 
 
@@ -37,21 +37,21 @@ def new_key() -> str:
     return f"{os.getpid()}-{os.urandom(8).hex()}"
 
 
-def work(key: str, part: Part, packed: bytes | None = None) -> Done | Missing:
-    """Answer a part by the task of that name, which a worker gets as bytes when it has not got it."""
+def work(key: str, chunk: Chunk, packed: bytes | None = None) -> TaskResult | TaskUnknown:
+    """Answer a chunk by the task of that name, which a worker gets as bytes when it has not got it."""
     if packed is not None and key not in _tasks:
         keep(key, unpack(packed))
         for old in list(_tasks)[:-KEPT]:
             forget(old)
     task = _tasks.get(key)
     if task is None:
-        return Missing()
-    done = task(part)
+        return TaskUnknown()
+    done = task(chunk)
     at_home = key.startswith(f"{os.getpid()}-")
     return done if at_home else sendable(done)
 
 
-def sendable(done: Done) -> Done:
+def sendable(done: TaskResult) -> TaskResult:
     """Return an outcome that can travel: an exception that cannot be sent is put into words."""
     if done.error is None:
         return done

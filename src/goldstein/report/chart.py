@@ -13,15 +13,17 @@ from html import escape
 import numpy as np
 
 from goldstein.oracle import Array
+from goldstein.report.curves import is_logarithmic
 
 WIDTH = 720
 LEFT = 64  # room for the numbers of the vertical axis
 RIGHT = 16
 TOP = 12
 BOTTOM = 40  # room for the numbers of the horizontal axis and its name
-WIDE = 50.0  # positive values that differ by more than this factor are shown on a logarithmic axis
 EARLY = 10  # the first of so many parts of a run may lie off a linear axis,
 TALL = 5.0  # if that makes the rest so many times taller
+LARGEST = 8e307  # an axis ends here, so that its length is a float,
+SMALLEST = 1e-300  # and is not shorter than this
 UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -73,7 +75,7 @@ class Chart:
     ----------
     name : str
         What is on the vertical axis.
-    said : str
+    description : str
         The picture in words, for those who do not see it.
     lines : sequence of Line
         Its curves.
@@ -86,7 +88,7 @@ class Chart:
     """
 
     name: str
-    said: str
+    description: str
     lines: Sequence[Line]
     band: Band | None = None
     point: Point | None = None
@@ -99,7 +101,7 @@ class Chart:
         up = self._vertical()
         parts = [
             f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-labelledby="{key}-t {key}-d">',
-            f'<title id="{key}-t">{escape(self.name)}</title><desc id="{key}-d">{escape(self.said)}</desc>',
+            f'<title id="{key}-t">{escape(self.name)}</title><desc id="{key}-d">{escape(self.description)}</desc>',
             *_grid(across, up, self.height),
         ]
         if self.band is not None:
@@ -136,15 +138,15 @@ class Chart:
             shown.append(np.array([self.point.y]))
         bottom = self.height - BOTTOM
         values = _finite(shown)
-        above = values[values > 0]
-        if above.size and values.min() >= 0 and above.max() > WIDE * above.min():
-            return Axis.over([above], bottom, TOP, log=True)  # a 0 has its place at the bottom
+        if is_logarithmic(values):
+            return Axis.over([values[values > 0]], bottom, TOP, log=True)
         if self.point is not None:
-            error = np.nan_to_num(self.point.error)
-            shown.append(np.array([self.point.y - error, self.point.y + error]))
+            error = float(np.nan_to_num(self.point.error))
+            y = float(self.point.y)
+            shown.append(np.clip([y - error, y + error], -LARGEST, LARGEST))
         late = [y[len(y) // EARLY :] if len(y) > EARLY else y for y in shown]
-        needed = np.ptp(_finite(late)) if _finite(late).size else 0.0
-        hidden = values.size > 0 and needed > 0 and np.ptp(values) > TALL * needed
+        needed = _span(_finite(late))
+        hidden = needed > 0 and _span(values) > TALL * needed
         return Axis.over(late if hidden else shown, bottom, TOP, log=False)
 
 
@@ -164,12 +166,11 @@ class Axis:
         finite = _finite(values)
         if not finite.size:
             return cls(0.0, 1.0, start, end, False)
-        low = float(finite.min())
-        high = float(finite.max())
         if log:
-            return cls(math.log10(low), math.log10(high), start, end, True)
-        if not high - low > 1e-12 * max(abs(low), abs(high)):
-            room = abs(low) / 10 or 1.0
+            return cls(math.log10(finite.min()), math.log10(finite.max()), start, end, True)
+        low, high = np.clip([finite.min(), finite.max()], -LARGEST, LARGEST).tolist()
+        if not high - low > max(1e-12 * max(abs(low), abs(high)), SMALLEST):
+            room = abs(low) / 10 if abs(low) > SMALLEST else 1.0
             return cls(low - room, high + room, start, end, False)
         return cls(low, high, start, end, False)
 
@@ -177,8 +178,8 @@ class Axis:
         """Return the place of a number; what lies outside has its place at the edge."""
         if self.log:
             value = math.log10(value) if value > 0 else -math.inf
-        share = (value - self.low) / (self.high - self.low)
-        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
         """Return round numbers on the axis."""
@@ -188,7 +189,7 @@ class Axis:
         step = max(1, math.ceil(len(decades) / 7))
         if len(decades) < 3:
             several = [first * 10.0**power for power in range(decades.start - 1, decades.stop) for first in (1, 2, 5)]
-            inside = [tick for tick in several if self.low <= math.log10(tick) <= self.high]
+            inside = [tick for tick in several if tick > 0 and self.low <= math.log10(tick) <= self.high]
             return inside[:: math.ceil(len(inside) / 6)] if inside else inside
         return [10.0**power for power in decades if power % step == 0]
 
@@ -197,6 +198,13 @@ def _finite(values: Iterable[Array]) -> Array:
     joined = np.concatenate([np.zeros(0), *(np.asarray(one, float).ravel() for one in values)])
     finite: Array = joined[np.isfinite(joined)]
     return finite
+
+
+def _span(values: Array) -> float:
+    """Return the distance of the largest and the smallest value, finite."""
+    if not values.size:
+        return 0.0
+    return float(min(values.max(), LARGEST)) - float(max(values.min(), -LARGEST))
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
@@ -271,5 +279,7 @@ def _point(point: Point, across: Axis, up: Axis) -> str:
     circle = f'<circle class="point" cx="{x:.1f}" cy="{up(point.y):.1f}" r="4"/>'
     if not point.error > 0:
         return circle
-    ends = f"M{x:.1f} {up(point.y - point.error):.1f}V{up(point.y + point.error):.1f}"
+    error = min(float(point.error), LARGEST)
+    y = float(point.y)  # whose sum with the error may be infinite, without a warning
+    ends = f"M{x:.1f} {up(y - error):.1f}V{up(y + error):.1f}"
     return f'<path class="main" d="{ends}"/>{circle}'

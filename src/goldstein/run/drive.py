@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from goldstein.oracle import Answer, Query
-from goldstein.oracle.parts import TimeIsUp
+from goldstein.oracle.tasks import TimeIsUp
 from goldstein.run.progress import Bar, Both
 from goldstein.run.result import Result, Status
 from goldstein.run.session import Session
 
-log = logging.getLogger("goldstein")
+logger = logging.getLogger("goldstein")
 
 
 class Evaluates(Protocol):
@@ -31,8 +31,8 @@ class Evaluates(Protocol):
     def repeated(self) -> int:
         """Rows that were begun again."""
 
-    def __call__(self, query: Query, known: Any = (), ledger: Any = None) -> Answer:
-        """Answer a query, but for rows that are known; tell the ledger what is begun and what has come."""
+    def __call__(self, query: Query, known: Any = (), log: Any = None) -> Answer:
+        """Answer a query, but for rows that are known; tell the log what is begun and what has come."""
 
     def check_time(self) -> None:
         """Raise TimeIsUp if the time that the run was given is over."""
@@ -40,18 +40,18 @@ class Evaluates(Protocol):
 
 def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Result:
     """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
-    log.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.max_evals)
+    logger.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.budget.max_evals)
     result = _play(session, evaluate, bar)
-    log.info("%s after %d evaluations: %s", result.status.name, result.nfev, result.message)
+    logger.info("%s after %d evaluations: %s", result.status.name, result.nfev, result.message)
     return result
 
 
 def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
     play = session.play()
-    journal = session.journal
-    ledger: Any = journal if bar is None else bar
+    journal = session.spec.journal
+    log: Any = journal if bar is None else bar
     if bar is not None and journal is not None:
-        ledger = Both(journal, bar)
+        log = Both(journal, bar)
     session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
     with session.interrupts as interrupts:
         try:
@@ -62,18 +62,18 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                     evaluate.check_time()
                     if bar is not None:
                         replaying = journal is not None and journal.replaying
-                        bar.done(session.counters.nfev, session.step.value, replaying)
+                        bar.done(session.facts.nfev, session.step.value, replaying)
                     query = play.send(None)
                     continue
                 if bar is not None:
-                    bar.final = session.ending
+                    bar.final = session.ending.started
                 evaluate.started = 0
                 known: Sequence[tuple[int, Answer]] = ()
                 try:
                     interrupts.allow()
                     if journal is not None:
                         known = journal.known(query)
-                    answer = evaluate(query, known, ledger)
+                    answer = evaluate(query, known, log)
                     interrupts.forbid()
                 except BaseException as error:
                     interrupts.forbid()
@@ -88,17 +88,17 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
             result: Result = done.value
             return result
         except KeyboardInterrupt:
-            session.save()
+            session.checkpoints.save()
             return session.result(Status.INTERRUPTED)
         except TimeIsUp:
-            session.save()
+            session.checkpoints.save()
             return session.result(Status.MAX_TIME)
         except Exception as error:
-            session.save()
+            session.checkpoints.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
                 error.result = session.result(Status.RAISED)  # type: ignore[attr-defined]
                 error.add_note(
-                    f"goldstein: raised at evaluation {session.counters.nfev}; `.point` holds the point (if it was "
+                    f"goldstein: raised at evaluation {session.facts.nfev}; `.point` holds the point (if it was "
                     "raised by the function), `.result` the run so far."
                 )
             raise

@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from goldstein.oracle import Answer, Array, Query, Tally
+from goldstein.oracle import Array, Tally
 from goldstein.state import State
 
 RECORDS = 100
 LOOKS = 16  # a run is looked at after each sixteenth more of it, whatever its budget
-FRUGAL = 5  # one evaluation in so many is for criteria that are frugal
 COUNTS = ("nfev", "ngev", "nit", "nfail")
 
 
@@ -120,33 +119,18 @@ class Window(State):
 
 
 @dataclass
-class Lowest(State):
-    """The lowest value of a function without noise so far, and where it is, in the user's coordinates."""
-
-    value: float = np.inf
-    x: Array | None = None
-
-    def look(self, query: Query, answer: Answer) -> None:
-        """Take note of the values that came in."""
-        place = int(np.argmin(np.where(np.isfinite(answer.values), answer.values, np.inf)))
-        if answer.values[place] < self.value:
-            self.value = float(answer.values[place])
-            self.x = query.points[place].copy()
-
-
-@dataclass
-class Lookout(Window):
+class CheckSchedule(Window):
     """When the stopping criteria look at the run, and the values since they last did.
 
     The times do not depend on the budget, so that a run that goes on with a larger one is the run with that budget.
     """
 
     due: float = 0.0
-    spent: int = 0  # evaluations of the criteria that are frugal
+    spent: int = 0  # evaluations of the criteria whose share is limited
 
-    def affords(self, counted: int) -> bool:
-        """Whether the frugal criteria have taken less than their share of the evaluations made so far."""
-        return FRUGAL * self.spent <= counted
+    def affords(self, share: float, counted: int) -> bool:
+        """Whether these criteria have taken no more than their share of the evaluations made so far."""
+        return self.spent <= share * counted + 1e-9
 
     def look_again(self, counted: int) -> None:
         """Set when the next look is due."""

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.run.call import BARE
 from goldstein.run.journal import BEGUN, HEADER, ROWS, TOLD, VALUES, Stage, check_of_a_run
 from goldstein.run.records import CHUNK, MAGIC, DamagedError, Record, check_magic, is_being_written, scan
 from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, read_snapshot
+from goldstein.run.spec import BARE
 
 POINTS = 64  # of the curve at least, when there are as many values; at most twice as many
 RECENT = 1000  # records over which the time of an evaluation is taken
@@ -196,9 +196,9 @@ def _look_at_snapshot(path: Path, stages: list[Stage], seen: Inspection) -> None
     if not snapshot.compiled:
         return
     seen.compiled = True
-    seen.evaluations = max(seen.evaluations, snapshot.counters.nfev)
-    seen.gradients = max(seen.gradients, snapshot.counters.ngev)
-    seen.failures = max(seen.failures, snapshot.counters.nfail)
+    seen.evaluations = max(seen.evaluations, snapshot.facts.nfev)
+    seen.gradients = max(seen.gradients, snapshot.facts.ngev)
+    seen.failures = max(seen.failures, snapshot.facts.nfail)
     columns = snapshot.recorder.columns
     points = [
         (int(nfev), float(fun)) for nfev, fun in zip(columns["nfev"], columns["fun"], strict=True) if np.isfinite(fun)
@@ -212,9 +212,9 @@ def _take_point(snapshot: Snapshot, header: Mapping[str, Any], seen: Inspection)
     """Take over the best point of a run that has not ended; with noise its answer, if it is as the user sees it."""
     if seen.x is not None:
         return
-    if not seen.noisy and not snapshot.compiled and snapshot.lowest.x is not None:
-        seen.x = snapshot.lowest.x.tolist()
-        seen.x_fun = snapshot.lowest.value
+    if not seen.noisy and not snapshot.compiled and snapshot.incumbent.x is not None:
+        seen.x = snapshot.incumbent.x.tolist()
+        seen.x_fun = snapshot.incumbent.fun
         return
     answer = snapshot.tracker.answer(snapshot.step.x)
     start = (header.get("call") or {}).get("x0") or {}
@@ -407,6 +407,8 @@ def _seconds_each(stamps: list[tuple[float, int]], one_by_one: bool) -> float | 
 
 def _settings(header: dict[str, Any]) -> dict[str, Any]:
     """Return what makes a run in short."""
+    if header.get("settings"):
+        return {"method": header["method"], "oracle": header["oracle"], **header["settings"]}
     scale = header["x_scale"]
     shown = {"method": header["method"], "oracle": header["oracle"], "x0": header["x0"]["shown"]}
     shown["x_scale"] = None if scale is None else scale["shown"]

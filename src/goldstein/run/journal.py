@@ -171,6 +171,7 @@ class Journal:
         self.snapshots = arguments.number("snapshots", snapshots, "a number of seconds ≥ 0", lambda given: given >= 0)
         self.stages: list[Stage] = []
         self.call: dict[str, Any] | None = None  # by which the run was begun, in plain data; kept, and not compared
+        self.settings: dict[str, Any] | None = None  # the same as people read it
         self.number = 0  # queries that were asked
         self.doubt = ""  # whether the values in it are those of the function at hand
         self.lost = 0  # rows that were begun in earlier lives of the run, and never answered
@@ -245,6 +246,7 @@ class Journal:
             header = {"id": uuid.uuid4().hex, "versions": versions, **identity, "limits": dict(limits)}
             if self._stage == 0:
                 header["call"] = self.call
+                header["settings"] = self.settings
             self._records.append(HEADER, _json(header), at_once=True)
             self.stages.append(Stage(header, self._records.end, self._records.end))
             self._read_from(self._records.end)
@@ -358,19 +360,19 @@ class Journal:
                 "only, or a sampler with a state of its own."
             )
 
-    def begun(self, first: int, rows: int) -> None:
-        """Take note that rows are about to be evaluated; see `Ledger`."""
+    def start(self, first: int, rows: int) -> None:
+        """Take note that rows are about to be evaluated; see `EvaluationLog`."""
         assert self._records is not None
         self._query.since[first] = time.monotonic()
         self._records.append(BEGUN, ROWS.pack(self.number, first, rows))
 
-    def not_begun(self, rows: int) -> None:
-        """Take note that so many rows were not begun after all, since an exception came before them; see `Ledger`."""
+    def take_back(self, rows: int) -> None:
+        """Take note that rows were not begun after all, since an exception came before; see `EvaluationLog`."""
         assert self._records is not None
         self._records.append(UNBEGUN, ROWS.pack(self.number, 0, rows))
 
-    def told(self, first: int, answer: Answer) -> None:
-        """Write down the answer to some rows; see `Ledger`."""
+    def record(self, first: int, answer: Answer) -> None:
+        """Write down the answer to some rows; see `EvaluationLog`."""
         assert self._records is not None
         rows = len(answer.values)
         asked = self._query

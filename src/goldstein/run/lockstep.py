@@ -13,7 +13,7 @@ from typing import Any
 
 from goldstein.oracle import Answer, Query
 from goldstein.run.result import Result
-from goldstein.run.session import Play, Session
+from goldstein.run.session import EvaluationGenerator, Session
 
 
 @dataclass(eq=False)
@@ -21,7 +21,7 @@ class Waiting:
     """A session on its way: the query that it waits for, if it has asked, and how much of it is answered."""
 
     session: Session
-    play: Play[Result]
+    play: EvaluationGenerator[Result]
     query: Query | None = None
     taken: int = 0
     answers: list[Answer] = field(default_factory=list)
@@ -29,20 +29,8 @@ class Waiting:
     def ask(self) -> Query:
         """Return the query that it waits for, which may be asked only now; StopIteration when it has ended."""
         while self.query is None:
-            self._wait_for(next(self.play))
+            self.query = next(self.play)
         return self.query
-
-    def _wait_for(self, query: Query | None) -> None:
-        """Wait for a query, but for those that the session's journal can answer."""
-        journal = self.session.journal
-        while query is not None and journal is not None:
-            known = journal.known(query)
-            self.taken = sum(len(answer.values) for _, answer in known)
-            self.answers = [answer for _, answer in known]
-            if self.taken < len(query):
-                break
-            query = self.play.send(self._answer())
-        self.query = query
 
     def _answer(self) -> Answer:
         first, *others = self.answers
@@ -53,14 +41,12 @@ class Waiting:
     def tell(self, answer: Answer, last: int) -> None:
         """Take the answer up to row `last`; StopIteration when that ends the session."""
         assert self.query is not None
-        if self.session.journal is not None:
-            self.session.journal.told(self.taken, answer)
         self.answers.append(answer)
         self.taken = last
         if last < len(self.query):
             return
         self.query = None  # its rows are not needed while it waits
-        self._wait_for(self.play.send(self._answer()))
+        self.query = self.play.send(self._answer())
 
 
 @dataclass(eq=False)
@@ -139,8 +125,6 @@ def _fill(waiting: deque[Waiting], fresh: Iterator[Session], rows: int, at_once:
             done(course.session, ended.value)
             continue
         last = min(course.taken + free, len(query))
-        if course.session.journal is not None:
-            course.session.journal.begun(course.taken, last - course.taken)
         parts.append(Part(course.session, query, course.taken, last, course))
         free -= len(parts[-1])
     return parts

@@ -44,13 +44,13 @@ class Bar:
         self._last = 0.0
         self._replaying = False
 
-    def begun(self, first: int, rows: int) -> None:
-        """See `Ledger`; what is begun is not shown."""
+    def start(self, first: int, rows: int) -> None:
+        """See `EvaluationLog`; what is begun is not shown."""
 
-    def not_begun(self, rows: int) -> None:
-        """See `Ledger`."""
+    def take_back(self, rows: int) -> None:
+        """See `EvaluationLog`."""
 
-    def told(self, first: int, answer: Answer) -> None:
+    def record(self, first: int, answer: Answer) -> None:
         """Take note of values as they arrive."""
         self._come += len(answer.values)
         finite = answer.values[np.isfinite(answer.values)] if answer.values.ndim == 1 else np.empty(0)
@@ -122,25 +122,25 @@ class Bar:
 
 
 class Both:
-    """Two who keep account of a query; see `Ledger`."""
+    """Two who keep account of a query; see `EvaluationLog`."""
 
-    def __init__(self, *ledgers: Any) -> None:
-        self.ledgers = ledgers
+    def __init__(self, *logs: Any) -> None:
+        self.logs = logs
 
-    def begun(self, first: int, rows: int) -> None:
+    def start(self, first: int, rows: int) -> None:
         """Pass it on."""
-        for ledger in self.ledgers:
-            ledger.begun(first, rows)
+        for log in self.logs:
+            log.start(first, rows)
 
-    def not_begun(self, rows: int) -> None:
+    def take_back(self, rows: int) -> None:
         """Pass it on."""
-        for ledger in self.ledgers:
-            ledger.not_begun(rows)
+        for log in self.logs:
+            log.take_back(rows)
 
-    def told(self, first: int, answer: Answer) -> None:
+    def record(self, first: int, answer: Answer) -> None:
         """Pass it on."""
-        for ledger in self.ledgers:
-            ledger.told(first, answer)
+        for log in self.logs:
+            log.record(first, answer)
 
 
 def lasting(seconds: float) -> str:

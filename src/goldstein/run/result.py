@@ -36,18 +36,6 @@ class Status(IntEnum):
     RAISED = 9
 
 
-REASONS = {
-    Status.MAX_EVALS: "The evaluation budget is used up.",
-    Status.MAX_ITER: "The iteration limit is reached.",
-    Status.FAILING: "Most of the recent evaluations failed (NaN, infinite or a caught exception).",
-    Status.CALLBACK: "The callback asked to stop.",
-    Status.INTERRUPTED: "Interrupted; this is the run so far.",
-    Status.FINISHED: "The method has ended its schedule.",
-    Status.RUNNING: "Still running.",
-    Status.MAX_TIME: "The time is over; this is the run so far.",
-    Status.RAISED: "An exception ended the run; this is the run so far.",
-}
-
 VERSIONS = {
     "goldstein": goldstein.__version__,
     "python": platform.python_version(),
@@ -156,7 +144,7 @@ class Result(OptimizeResult):
         """
         from goldstein import report
 
-        return report.write(report.account_of(self), path)
+        return report.write(report.summary_of(self), path)
 
     def __repr__(self) -> str:
         """Say what a person wants to know first; the rest is in the attributes."""
@@ -165,7 +153,7 @@ class Result(OptimizeResult):
         if not {"fun", "history", "method", "status"} <= self.keys():  # some other result, or a part of one
             return super().__repr__()
         facts = report.facts_of(self)
-        said = {fact.name: fact.said for fact in facts} | {"message": self.message}
+        said = {fact.name: fact.text for fact in facts} | {"message": self.message}
         said["more"] = 'x, history, settings, ...; res.plot(), res.report("run.html")'
         width = max(map(len, said))
         room = min(WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else WIDTH
@@ -179,7 +167,7 @@ class Result(OptimizeResult):
         """Return the same for notebooks, with a picture."""
         from goldstein import report
 
-        rows = [(fact.name, fact.said) for fact in report.facts_of(self)] + [("message", self.message)]
+        rows = [(fact.name, fact.text) for fact in report.facts_of(self)] + [("message", self.message)]
         cells = "".join(
             f'<tr><th style="text-align:left" scope="row">{html.escape(name)}</th>'
             f'<td style="text-align:left">{html.escape(text)}</td></tr>'

@@ -6,22 +6,26 @@ place and moved there in one step. It is a cache of the journal: one that cannot
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from goldstein.counting import Counters
+from goldstein.facts import Facts, Incumbent
 from goldstein.methods.method import MethodState, Step
 from goldstein.output import Tracker
-from goldstein.run.history import Lookout, Lowest, Recorder
+from goldstein.run.history import CheckSchedule, Recorder
 from goldstein.state import State, pack, unpack
 
-FORMAT = 4
+if TYPE_CHECKING:
+    from goldstein.run.session import Session
+
+FORMAT = 5
 
 
 @dataclass
@@ -41,8 +45,10 @@ class Snapshot(State):
         Of the method: its state, its last step, its iterations, and the evaluations that moved it.
     rng, aux : dict
         States of the random generators: of the trajectory, and of what does not change it.
-    counters, tracker, recorder, lookout, lowest, remarks, recognised
+    facts, tracker, recorder, schedule, method_notes, recognised
         Of the session.
+    incumbent : Incumbent
+        The one of the facts, in the user's coordinates.
     run : str
         The run that it belongs to.
     """
@@ -56,14 +62,37 @@ class Snapshot(State):
     nfev: int
     rng: Mapping[str, Any]
     aux: Mapping[str, Any]
-    counters: Counters
+    facts: Facts
     tracker: Tracker
     recorder: Recorder
-    lookout: Lookout
-    lowest: Lowest
-    remarks: dict[str, str]
+    schedule: CheckSchedule
+    incumbent: Incumbent
+    method_notes: dict[str, str]
     recognised: str
     run: str = ""
+
+
+def snapshot_of(run: Session) -> Snapshot:
+    """Return the run as it is, when nothing is under way."""
+    journal = run.checkpoints.journal
+    return Snapshot(
+        queries=journal.number,
+        position=journal.position,
+        compiled=run.chunks is not None,
+        state=run.state,
+        step=run.step,
+        nit=run.nit,
+        nfev=run.context.nfev,
+        rng=run.context.rng.bit_generator.state,
+        aux=run.aux.bit_generator.state,
+        facts=copy.copy(run.facts),
+        tracker=run.tracker,
+        recorder=run.recorder.copy(),
+        schedule=copy.copy(run.criteria.schedule),
+        incumbent=run.ending.incumbent(),
+        method_notes=dict(run.notes.method_notes),
+        recognised=run.notes.recognised,
+    )
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:

@@ -3,53 +3,66 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import time
+from contextlib import closing, nullcontext
 from typing import Any
 
-import numpy as np
-
-from goldstein.oracle import Array, Oracle
-from goldstein.run.drive import Evaluates, drive
+from goldstein import arguments
+from goldstein.oracle.evaluate import Evaluator
+from goldstein.run.drive import drive
+from goldstein.run.outcome import Note, Stage
 from goldstein.run.progress import Bar
 from goldstein.run.result import Result, Status
 from goldstein.run.session import Session
+from goldstein.run.spec import RunSpec
 from goldstein.state import later_generator
 
 COUNTED = ("nfev", "nfev_diagnostic", "ngev", "nit", "nfail")
 USED_UP = (Status.MAX_EVALS, Status.MAX_ITER, Status.FINISHED)  # ends after which another stage makes sense
-Limits = Mapping[str, int | None]
-Make = Callable[..., Session]
 
 
-def run_stages(
-    make: Make,
-    stages: Sequence[Limits],
-    evaluate: Evaluates,
-    rng: np.random.Generator,
-    x: Array,
-    oracle: Oracle,
-    bare: bool,
-    bar: Bar | None,
-) -> Result:
+def run(spec: RunSpec) -> Result:
+    """Do what was asked for; return the result."""
+    journal = spec.journal
+    if journal is not None:
+        journal.call = spec.header
+        journal.settings = spec.summary
+    with (
+        journal or nullcontext(),
+        Evaluator(spec.oracle, spec.workers, spec.catch, timeout=spec.timeout, retries=spec.retries) as evaluate,
+    ):
+        if spec.max_time is not None:
+            evaluate.deadline = time.monotonic() + spec.max_time
+        if not spec.progress:
+            return _run_stages(spec, evaluate, None)
+        with closing(Bar(spec.max_evals, spec.oracle.noisy)) as bar:
+            return _run_stages(spec, evaluate, bar)
+
+
+def _run_stages(spec: RunSpec, evaluate: Evaluator, bar: Bar | None) -> Result:
     """Run one session after the other, each from the answer of the one before it; return what they come to."""
-    first = copy.deepcopy(rng) if len(stages) > 1 else rng
-    result: Result | None = None
-    for number, limits in enumerate(stages):
-        notes: list[str] = []
-        if result is not None:
-            rng = later_generator(first, number)
-            x = result.x
-            notes = [f"This is stage {number + 1}, from the answer after {result.nfev} evaluations."]
-            if bar is not None:
-                bar.stage_begins(result.nfev)
-        session = make(x, oracle, bare=bare, rng=rng, stage_notes=notes, **limits)
-        later = drive(session, evaluate, bar)
-        result = later if result is None else after(result, later)
-        if later.status not in USED_UP:
+    rng = arguments.generator(spec.rng) if spec.journal is None else spec.journal.generator(spec.rng)
+    stages = [spec.limits]
+    if spec.journal is not None:
+        stages = spec.journal.planned(spec.limits, spec.resolved.needs.horizon, spec.extend)
+    session = Session(spec, copy.deepcopy(rng) if len(stages) > 1 else rng, limits=stages[0])
+    result = drive(session, evaluate, bar)
+    for number, limits in enumerate(stages[1:], start=1):
+        if result.status not in USED_UP:
             break
-        oracle = session.oracle
-        bare = False
-    assert result is not None
+        notes: list[Note] = [Stage(number + 1, result.nfev)]
+        if bar is not None:
+            bar.stage_begins(result.nfev)
+        session = Session(
+            spec,
+            later_generator(rng, number),
+            x0=result.x,
+            oracle=session.oracle,
+            bare=False,
+            limits=limits,
+            notes=notes,
+        )
+        result = after(result, drive(session, evaluate, bar))
     return result
 
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from goldstein import arguments
-from goldstein.counting import Counters
 from goldstein.criterion import Check
+from goldstein.facts import Facts
 from goldstein.norms import norm, norms
 from goldstein.oracle import DOUBLE, Array, Oracle, Query
 from goldstein.state import State, second_generator
@@ -28,7 +28,7 @@ from goldstein.stationarity.hull import (
     shortest,
 )
 from goldstein.stationarity.norm import SEEN, Moments, estimate, gather
-from goldstein.stationarity.rounding import as_centre, points_that_fit, recognised, too_small
+from goldstein.stationarity.rounding import ValueStep, as_centre, points_that_fit, recognised, too_small
 
 LOOKS = (1 / 16, 1 / 4, 1)  # shares of its budget after which the smoothed gradient is looked at
 DRAWS = 30  # fewest draws on which a confidence bound may rest
@@ -124,6 +124,7 @@ class _Finding:
     certain: bool
     method: str
     words: str
+    radius: float = 0.0  # of the differences of values that it rests on; 0: it rests on gradients
 
 
 _Way = Callable[[], Check[_Finding | None]]
@@ -227,7 +228,8 @@ class Search:
     ) -> None:
         self.oracle, self.x, self.delta, self.epsilon, self.rng = oracle, x, delta, epsilon, rng
         self.f_lower = -np.inf if f_lower is None else float(f_lower)
-        self.confidence, self.max_evals, self.count = confidence, max_evals, Counters()
+        self.confidence, self.max_evals, self.count = confidence, max_evals, Facts()
+        self.step = ValueStep()
         self.direction = np.zeros(x.size)  # an estimate of the smoothed gradient
         self.wrong = 0  # gradients that do not agree with the values
         self.full = not oracle.noisy or (oracle.n is not None and 2 * oracle.n <= max_evals)
@@ -251,19 +253,27 @@ class Search:
         return points_that_fit(self.x, self.delta, self.count.proven)
 
     def run(self) -> Check[Certificate]:
-        best: _Finding | None = None
+        results: list[_Finding] = []
+        step = None if self.oracle.noisy else self.step
         if self.ways[0] != self.smoothed_gradient:  # which asks for many values itself
-            yield from counted(self.gauge(), self.count)
+            yield from counted(self.gauge(), self.count, step)
         for way in self.ways:
             if way == self.gradient_hull and 2 * self.wrong > COMPARED:
                 continue
             fits = points_that_fit(self.x, self.delta, self.count.roundoff) >= 1
-            found = (yield from counted(way(), self.count)) if fits else None
-            if found is not None and found.bound < (np.inf if best is None else best.bound):
-                best = found
-            if best is not None and best.bound <= self.epsilon:
+            result = (yield from counted(way(), self.count, step)) if fits else None
+            if result is not None:
+                results.append(result)
+            if any(self.widened(result).bound <= self.epsilon for result in results):
                 break
+        best = min((self.widened(result) for result in results), key=lambda result: result.bound, default=None)
         return self._certificate(best if self.fitting >= 1 else None)
+
+    def widened(self, result: _Finding) -> _Finding:
+        """Return a result with the slope in its bound that values in steps may hide."""
+        if not result.radius:
+            return result
+        return replace(result, bound=result.bound + self.step.slope(self.x.size, result.radius))
 
     def gauge(self) -> Check[None]:
         """Ask for a few values beside x: nothing is certain of a function whose precision is not known.
@@ -341,7 +351,7 @@ class Search:
         asked for alone: it may tell a coarser precision, and with it for how many there is room.
         """
         d, bound, element, kept = self.x.size, np.inf, np.zeros(self.x.size), np.empty((0, self.x.size))
-        moments, fresh = Moments(d), Counters()
+        moments, fresh = Moments(d), Facts()
         while bound > self.epsilon:
             most = int(min(self.left, self.fitting - fresh.ngev)) if fresh.ngev else min(self.left, 1)
             if most < 1:
@@ -376,7 +386,7 @@ class Search:
         most = self.left // 2 // source.cost
         if most < DRAWS:
             return None
-        moments, fresh, found, drawn = Moments(self.x.size), Counters(), None, 0
+        moments, fresh, found, drawn = Moments(self.x.size), Facts(), None, 0
         for share in LOOKS:
             size = max(int(share * most), DRAWS)
             yield from counted(gather(moments, source, np.ones(1), size - drawn, self.rng), fresh)
@@ -401,22 +411,23 @@ class Search:
             return None
         y = random_points(self.x, self.delta - radius, most - most // 2, self.rng)
         ahead = segment_points(self.x, self.delta - radius, self.direction, most // 2, self.rng)
-        fresh = Counters()
+        fresh = Facts()
         fit, rest = draws // 2 // most, lambda k: self.left // each // k
         check = noisy_hull(self.oracle, radius, np.concatenate([y, ahead]), fit, rest, self.rng, fresh, 1 - self.risk)
         hull = yield from counted(check, fresh)
         if fresh.nfail:
             return None
         used, kind = int((hull.weights > 0).sum()), "smoothed gradients" if radius else "gradients"
-        return _Finding(hull.bound, False, "sampled hull", f"a combination of {kind} at {used} points")
+        return _Finding(hull.bound, False, "sampled hull", f"a combination of {kind} at {used} points", radius)
 
-    def _smoothed(self, moments: Moments, count: Counters, confidence: float) -> _Finding | None:
+    def _smoothed(self, moments: Moments, count: Facts, confidence: float) -> _Finding | None:
         """Return the bound on ‖∇f_δ(x)‖; None if it rests on too little or evaluations failed."""
         if moments.n < DRAWS or count.nfail:
             return None
         rounding = rounding_error(self.x.size, self.delta, count)
         bound = estimate(moments, count, confidence, rounding, noisy=self.oracle.noisy).upper
-        return _Finding(bound, False, "smoothed gradient", f"‖∇f_δ(x)‖ from {moments.n} draws")
+        radius = 0.0 if self.oracle.differentiable else self.delta
+        return _Finding(bound, False, "smoothed gradient", f"‖∇f_δ(x)‖ from {moments.n} draws", radius)
 
     def _certificate(self, best: _Finding | None) -> Certificate:
         answer, claim = "not shown", f"dist(0, ∂_δ f(x)) ≤ {self.epsilon:.4g} with δ = {self.delta:.4g}"
@@ -433,10 +444,10 @@ class Search:
                 "of them failed."
             )
         elif best.bound > self.epsilon:
-            message = (
-                f"Not shown: {claim}. The smallest bound found is {best.bound:.4g} ({best.words}); that does not "
-                "refute the claim."
-            )
+            message = f"Not shown: {claim}. The smallest bound is {best.bound:.4g} ({best.words}); the claim may hold."
+            if best.radius and self.step.size:
+                hidden = self.step.slope(self.x.size, best.radius)
+                message += f" f answers in steps of {self.step.size:.4g}, which can hide a slope of {hidden:.4g} here."
         else:
             answer = "certified" if best.certain else "supported"
             how = "" if best.certain else f" at confidence {self.confidence:.4g}"

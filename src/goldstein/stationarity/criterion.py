@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.counting import Counters
 from goldstein.criterion import Check, Criterion
+from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle
 from goldstein.stationarity.certificate import DRAWS
 from goldstein.stationarity.draws import Values, counted, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, estimate, gather
-from goldstein.stationarity.rounding import points_that_fit
+from goldstein.stationarity.rounding import ValueStep, points_that_fit
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Stationary(Criterion):
     confidence: float = 0.95
     max_evals: int = 2_000
     every: int = 1
-    frugal: ClassVar[bool] = True
+    cost_share: ClassVar[float] = 0.2
 
     def __post_init__(self) -> None:
         arguments.keep(
@@ -89,11 +89,13 @@ class Stationary(Criterion):
             return False
         source, n = Values(x[None], self.delta, oracle.sample), self.max_evals // 4
         look = max(n // 8, LEAST)
+        step = ValueStep()
         for parts in ((look, n - look), (n,)):
-            moments, count = Moments(x.size), Counters()
+            moments = Moments(x.size)
+            count = Facts()
             for k in parts:
-                yield from counted(gather(moments, source, np.ones(1), k, rng), count)
-                rounding = rounding_error(x.size, self.delta, count)
+                yield from counted(gather(moments, source, np.ones(1), k, rng), count, None if oracle.noisy else step)
+                rounding = rounding_error(x.size, self.delta, count) + step.slope(x.size, self.delta)
                 result = estimate(moments, count, self.confidence, rounding, noisy=oracle.noisy)
                 if count.nfail or result.interval[0] > self.epsilon * self.epsilon:
                     return False

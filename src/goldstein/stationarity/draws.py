@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from goldstein.counting import Counters
 from goldstein.criterion import Check
 from goldstein.estimate.smoothing import Central, ball, orthogonal, sphere
+from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle, Query, Sampler
+from goldstein.stationarity.rounding import ValueStep
 
 T = TypeVar("T")
 
@@ -83,13 +84,15 @@ def portions(n: int, numbers: int) -> list[int]:
     return [min(most, n - start) for start in range(0, n, most)]
 
 
-def counted(check: Check[T], count: Counters) -> Check[T]:
-    """Pass on a check's queries and count their answers."""
+def counted(check: Check[T], count: Facts, step: ValueStep | None = None) -> Check[T]:
+    """Pass on a check's queries and count their answers; `step` learns from their values."""
     try:
         query = next(check)
         while True:
             answer = yield query
             count.measure(count.count(query, answer, diagnostic=True))
+            if step is not None and query.order == 0:
+                step.add(query.points, answer.values)
             query = check.send(answer)
     except StopIteration as done:
         result: T = done.value
@@ -114,6 +117,6 @@ def asked(nfev: int, ngev: int, nfail: int) -> str:
     return f"{' and '.join(kinds) or 'no evaluations'} asked for{failed}"
 
 
-def rounding_error(d: int, delta: float, count: Counters) -> float:
+def rounding_error(d: int, delta: float, count: Facts) -> float:
     """Return the rounding error of two-point estimates, d·u·|F|/δ."""
     return d * count.proven * count.magnitude / delta

@@ -15,14 +15,14 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 
 from goldstein import arguments
-from goldstein.counting import Counters
 from goldstein.criterion import Check
 from goldstein.estimate.smoothing import ball
+from goldstein.facts import Facts
 from goldstein.norms import norm
 from goldstein.oracle import Array, Deterministic, Oracle, Query
 from goldstein.stationarity.draws import Gradients, Source, Values, asked, counted, drive, portions, rounding_error
 from goldstein.stationarity.norm import LEAST, Moments, NormEstimate, estimate, gather
-from goldstein.stationarity.rounding import as_centre, as_oracle, needs_gradients, points_that_fit
+from goldstein.stationarity.rounding import ValueStep, as_centre, as_oracle, needs_gradients, points_that_fit
 
 AT_ONCE = 1_000  # points up to which one call of NNLS solves the whole problem
 GAP = 1e-14  # relative Frank-Wolfe gap at which weights are optimal to rounding
@@ -156,12 +156,15 @@ def min_norm_hull(
     needed = 1 if radius else n  # smoothed gradients come from values, which no kink spoils
     x = as_centre(x, delta, needed)
     y = [random_points(x, delta - radius, n, rng), x[None], _given(points, x, delta - radius)]
-    count = Counters()
+    count = Facts()
     if not oracle.noisy and not radius:
         check = exact_hull(np.concatenate(y), count)
     else:
         check = noisy_hull(oracle, radius, np.concatenate(y), batch, lambda _: batch, rng, count, confidence)
-    hull = drive(counted(check, count), oracle)
+    step = ValueStep()
+    hull = drive(counted(check, count, None if oracle.noisy else step), oracle)
+    if step.size:
+        hull = replace(hull, bound=hull.bound + step.slope(x.size, radius))
     if points_that_fit(x, delta, count.roundoff) < needed:
         return replace(hull, bound=np.inf)
     return hull
@@ -207,7 +210,7 @@ def combination(weights: Array, g: Array) -> Array:
     return np.asarray(weights[used] @ g[used]) if used.any() else np.full(g.shape[1], np.nan)
 
 
-def exact_hull(points: Array, count: Counters) -> Check[Hull]:
+def exact_hull(points: Array, count: Facts) -> Check[Hull]:
     """Return the hull of exact gradients at points."""
     g = yield from gradients_at(points)
     weights = shortest(g)
@@ -250,7 +253,7 @@ def noisy_hull(
     fit: int,
     checks: Callable[[int], int],
     rng: np.random.Generator,
-    count: Counters,
+    count: Facts,
     confidence: float,
 ) -> Check[Hull]:
     """Return the hull of noisy gradients: weights from `fit` draws at each point, their worth from independent draws.
@@ -268,7 +271,7 @@ def noisy_hull(
     g = np.divide(total, drawn, out=np.full(points.shape, np.nan), where=drawn > 0)
     weights = shortest(g)
     used = weights > 0
-    moments, fresh = Moments(d), Counters()
+    moments, fresh = Moments(d), Facts()
     if used.any():
         chosen = _source(oracle, radius, points[used])
         yield from counted(gather(moments, chosen, weights[used], checks(int(used.sum())), rng), fresh)

@@ -15,10 +15,10 @@ from scipy.linalg import eigh
 from scipy.special import stdtrit
 
 from goldstein import arguments
-from goldstein.counting import Counters
 from goldstein.criterion import Check
 from goldstein.estimate.constants import constants
 from goldstein.estimate.smoothing import DIRECTIONS
+from goldstein.facts import Facts
 from goldstein.oracle import Array, Oracle
 from goldstein.stationarity.draws import Gradients, Source, Values, asked, counted, drive, portions, rounding_error
 from goldstein.stationarity.rounding import as_centre, needs_gradients, recognised
@@ -179,7 +179,7 @@ class NormEstimate:
 
 def estimate(
     moments: Moments,
-    count: Counters,
+    count: Facts,
     confidence: float,
     rounding: float = 0.0,
     deviation: float | None = None,
@@ -321,7 +321,7 @@ def smoothed_gradient_norm(
         if not oracle.replayable:
             raise ValueError("lipschitz= bounds F at one ξ, which this oracle cannot replay at two points: omit it.")
         deviation = _deviation(source, arguments.positive("lipschitz", lipschitz), draws, 1 - confidence)
-    moments, count = Moments(x.size), Counters()
+    moments, count = Moments(x.size), Facts()
     drive(counted(gather(moments, source, np.ones(1), draws, rng), count), oracle)
     rounding = rounding_error(x.size, delta, count)
     found = estimate(moments, count, confidence, rounding, deviation, noisy=oracle.noisy)

@@ -154,7 +154,7 @@ def compare(
         if (name in CONVEX and radius is None) or (name == "cutting-plane" and d > MOST_VARIABLES):
             continue
         for choice in _choices(name, sparsity):
-            made = plan(
+            result = plan(
                 name,
                 d=d,
                 L=L,
@@ -166,7 +166,7 @@ def compare(
                 **choice,
             )
             words = [choice[key] for key in ("learner", "gradients") if key in choice]
-            rows.append(Row(f"{name} ({', '.join(words)})" if words else name, made))
+            rows.append(Row(f"{name} ({', '.join(words)})" if words else name, result))
     rows.sort(key=lambda row: row.plan.evaluations)
     first, from_values = rows[0], next(row for row in rows if not row.gradients)
     marks = {id(from_values): "cheapest from values"}

@@ -142,9 +142,9 @@ class _Probe:
         self.nfev += len(points)
         return self.oracle.evaluate(Query(points, samples)).values
 
-    def rows(self, wanted: int, d: int) -> int:
+    def rows(self, requested: int, d: int) -> int:
         """Return how many points to ask for at once."""
-        return min(max(wanted, 4), max(64, NUMBERS_AT_ONCE // d))
+        return min(max(requested, 4), max(64, NUMBERS_AT_ONCE // d))
 
     def closing(self, d: int) -> Any:
         """Draw the ξ on which values are compared, a fortieth of the budget; None when there is no ξ."""

@@ -49,11 +49,11 @@ def _singd(p: Goal, name: str, method: Any, note: str) -> Plan:
     settings = {"delta": p.delta, "p": P, "q": 4 * G * P, "beta": 1 - epsilon**2 / (64 * G**2)}
     if settings["beta"] == 1:
         raise OverflowError
-    made = method(**settings)
-    far = max(T - made.lookback - 1, 0)  # most iterations after which the answer may stand
+    planned = method(**settings)
+    far = max(T - planned.lookback - 1, 0)  # most iterations after which the answer may stand
     mean = (far * (far + 1) // 2 + far) / T  # n iterations take n + 1 gradients; none at all take none
     more = {"gradients": T + 1, "oracle": "gradients", "claim": "E dist(0, ∂_δ f(x_out)) ≤ ε", "note": note}
-    return p.plan(name, made, settings | {"lookback": made.lookback}, T, T + 1, mean, **more)
+    return p.plan(name, planned, settings | {"lookback": planned.lookback}, T, T + 1, mean, **more)
 
 
 def o2nc(p: Goal) -> Plan:
@@ -81,7 +81,7 @@ def sifted_o2nc(p: Goal) -> Plan:
     """Plan O2NC on f_ρ with gradients that are sifted from values; docs/sifting.md has the proofs.
 
     The walk begins at z + ρ'u, ρ' = ρ − 3h√d/2, so that all values lie within ρ of z. With L_ρ' = κ_d L/ρ', its mean
-    is within β = √(13/24)·hd·L_ρ' of ∇f_ρ'(z), and E‖g‖² ≤ G² = L² + √d·βL/2, whatever F. A bias of β adds 2β to the
+    is within β = √(13/24)·hd·L_ρ' of ∇f_ρ'(z), and E‖g‖² ≤ G² = L² + √d·βL/2, for any F. A bias of β adds 2β to the
     bound of `o2nc`, once for Δ and once for u: Δ_ρ/(DMK) + (c G + s)/√M + 2(β + rounding), with s ≤ G and
     D = (δ − ρ)/M. Of ε, one hundredth goes to 2β, another to rounding, and of the rest a third to the first term and
     two thirds to the second; h is as large as that and one hundredth of L² in G² allow. What rounding K up leaves over
@@ -98,14 +98,14 @@ def sifted_o2nc(p: Goal) -> Plan:
     beta = min(0.5 * SHARE * p.epsilon, 2 * SHARE * p.L / root)
     h = beta * rho / (math.sqrt(13 / 24) * p.d * kappa * p.L + 1.5 * root * beta)  # β at ρ' = ρ − 3h√d/2
     G = p.L * math.sqrt(1 + root * beta / (2 * p.L))
-    left = (1 - SHARE) * p.epsilon - 2 * beta
+    rest = (1 - SHARE) * p.epsilon - 2 * beta
     gap = p.gap + rho * p.L  # Δ_ρ
-    K = ceil(3 * gap / (nu * left))
-    M = ceil(((REGRET[p.learner] + 1) * G / (left - gap / (nu * K))) ** 2)
+    K = ceil(3 * gap / (nu * rest))
+    M = ceil(((REGRET[p.learner] + 1) * G / (rest - gap / (nu * K))) ** 2)
     each = sift_cost(p.d, p.sparsity)
     settings: dict[str, Any] = {"delta": p.delta, "block_length": M, "learner": p.learner}
     settings |= {"step_size": nu / (M * G * math.sqrt(M))} if p.learner == "ogd" else {}
-    settings |= {"gradients": "sift", "rho": rho, "step": h}
+    settings |= {"gradients": "sift", "rho": rho, "fd_step": h}
     largest = SHARE * p.epsilon * h / (4 * root * DIFFERENCE)
     note = (
         f"for values up to |F| = {largest:.2g} in double precision; without intervals closed by mistake, of which "

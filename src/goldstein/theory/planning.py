@@ -108,15 +108,60 @@ def plan(
     """
     if method not in PLANS:
         raise ValueError(f"There is no plan for {method!r}; there is one for {', '.join(PLANS)}.")
+    batch_size = arguments.count("batch_size", batch_size)
+    sparsity = arguments.optional_count("sparsity", sparsity)
+    _check_zeroth_order(method, parameters, batch_size, restart, momentum)
+    _check_first_order(method, noise, learner, failure_probability, gradients, sparsity)
+    arguments.one_of("constants", constants, ("sharp", "paper"))
+    c = constants_of(d, L, delta, constants)
+    epsilon = arguments.positive("epsilon", epsilon)
+    gap, radius = _distances(method, float(L), gap, radius)
+    if noise is not None and arguments.not_negative("noise", noise) > L:
+        raise ValueError(f"noise is at most L, since L² bounds the mean square of all gradients; got {noise}.")
+    if failure_probability is None:
+        failure_probability = FAILURE
+    goal = Goal(
+        int(d),
+        float(L),
+        float(delta),
+        epsilon,
+        gap=gap,
+        radius=radius,
+        constants=c,
+        printed=parameters == "printed",
+        batch_size=batch_size,
+        noise=None if noise is None else float(noise),
+        learner=learner or "ogd",
+        restart=restart,
+        failure_probability=float(arguments.share("failure_probability", failure_probability)),
+        gradients=gradients,
+        sparsity=sparsity,
+    )
+    try:
+        result = PLANS[method](goal)
+        float(result.evaluations)
+    except (OverflowError, ZeroDivisionError):
+        raise ValueError(
+            f"With L = {L:g}, delta = {delta:g}, epsilon = {epsilon:g} the plan leaves the range of floating point: "
+            "take a larger epsilon or delta, or rescale."
+        ) from None
+    notes = [result.note] if result.note else []
+    if noise is not None and method != "o2nc" and constants == "sharp":
+        notes.append("noise changes nothing here: the sharp constants need no more than E‖∇F(x; ξ)‖² ≤ L²")
+    if epsilon >= L:
+        notes.append("epsilon is not below L, which bounds every gradient of f: any point will do, x0 too")
+    for sentence in result.defects:
+        warnings.warn(sentence, UserWarning, stacklevel=2)
+    return replace(result, note="; ".join(notes))
+
+
+def _check_zeroth_order(method: str, parameters: str, batch_size: int, restart: str, momentum: float | None) -> None:
+    """Check the choices that methods from values have."""
     arguments.one_of("parameters", parameters, ("repaired", "printed"))
     if parameters == "printed" and method not in PRINTED:
         raise ValueError(f'The paper prints no parameters for "{method}": use parameters="repaired".')
-    batch_size = arguments.count("batch_size", batch_size)
     if batch_size != 1 and method != "gfm":
         raise ValueError(f'batch_size can be chosen for "gfm" only; "{method}" takes it from its theorem.')
-    if learner is not None and method not in BLOCKS:
-        raise ValueError(f'learner can be chosen for "zo-o2nc" and "o2nc" only; "{method}" has none.')
-    arguments.optional_one_of("learner", learner, first_order.REGRET)
     arguments.one_of("restart", restart, ("clock", "coin"))
     if restart == "coin" and (method != "gfm+" or parameters == "printed"):
         raise ValueError('restart="coin" can be chosen for "gfm+" with parameters="repaired" only.')
@@ -125,6 +170,20 @@ def plan(
             "There is no plan with momentum: the theorem of STORM is about a step and a momentum that change from one "
             'iteration to the next, and gfm+ keeps both; restart="coin" has a plan.'
         )
+
+
+def _check_first_order(
+    method: str,
+    noise: float | None,
+    learner: str | None,
+    failure_probability: float | None,
+    gradients: str,
+    sparsity: int | None,
+) -> None:
+    """Check the choices that methods from gradients and the online learners have."""
+    if learner is not None and method not in BLOCKS:
+        raise ValueError(f'learner can be chosen for "zo-o2nc" and "o2nc" only; "{method}" has none.')
+    arguments.optional_one_of("learner", learner, first_order.REGRET)
     if noise is not None and method not in NOISY_GRADIENTS:
         raise ValueError(f'noise is for "singd", "psingd" and "o2nc" only; "{method}" asks for no noisy gradients.')
     arguments.one_of("gradients", gradients, ("oracle", "sift"))
@@ -132,54 +191,19 @@ def plan(
         raise ValueError(f'There is a plan with gradients="sift" for "o2nc" only, not for "{method}".')
     if gradients == "sift" and noise is not None:
         raise ValueError('noise is about the oracle\'s own gradients; leave it out with gradients="sift".')
-    sparsity = arguments.optional_count("sparsity", sparsity)
     if sparsity is not None and gradients != "sift":
         raise ValueError('sparsity is for gradients="sift" only: it says how many values a gradient takes.')
     if failure_probability is not None and method not in CERTIFYING:
         raise ValueError(
             f'failure_probability is for {", ".join(CERTIFYING)} only; "{method}" is bounded in the mean over its runs.'
         )
-    arguments.one_of("constants", constants, ("sharp", "paper"))
-    c, epsilon = constants_of(d, L, delta, constants), arguments.positive("epsilon", epsilon)
+
+
+def _distances(method: str, L: float, gap: float | None, radius: float | None) -> tuple[float, float]:
+    """Return Δ, which is at most L·R, and R."""
     R = math.inf if radius is None else arguments.positive("radius", radius)
-    least = min(math.inf if gap is None else arguments.positive("gap", gap), float(L) * R)
+    least = L * R if gap is None else min(arguments.positive("gap", gap), L * R)
     if radius is None and (method in CONVEX or gap is None):
-        wanted = "" if method in CONVEX else "gap = f(x0) − inf f, or "
-        raise ValueError(f'"{method}" needs {wanted}radius = dist(x0, argmin f).')
-    if noise is not None and arguments.not_negative("noise", noise) > L:
-        raise ValueError(f"noise is at most L, since L² bounds the mean square of all gradients; got {noise}.")
-    gamma = FAILURE if failure_probability is None else arguments.share("failure_probability", failure_probability)
-    goal = Goal(
-        int(d),
-        float(L),
-        float(delta),
-        epsilon,
-        gap=least,
-        radius=R,
-        constants=c,
-        printed=parameters == "printed",
-        batch_size=batch_size,
-        noise=None if noise is None else float(noise),
-        learner=learner or "ogd",
-        restart=restart,
-        failure_probability=float(gamma),
-        gradients=gradients,
-        sparsity=sparsity,
-    )
-    try:
-        made = PLANS[method](goal)
-        float(made.evaluations)
-    except (OverflowError, ZeroDivisionError):
-        raise ValueError(
-            f"With L = {L:g}, delta = {delta:g}, epsilon = {epsilon:g} the plan leaves the range of floating point: "
-            "take a larger epsilon or delta, or rescale."
-        ) from None
-    notes = [made.note] if made.note else []
-    if noise is not None and method != "o2nc" and constants == "sharp":
-        notes.append("noise changes nothing here: the sharp constants need no more than E‖∇F(x; ξ)‖² ≤ L²")
-    if epsilon >= L:
-        notes.append("epsilon is not below L, which bounds every gradient of f: any point will do, x0 too")
-    made = replace(made, note="; ".join(notes))
-    for sentence in made.defects:
-        warnings.warn(sentence, UserWarning, stacklevel=2)
-    return made
+        choice = "" if method in CONVEX else "gap = f(x0) − inf f, or "
+        raise ValueError(f'"{method}" needs {choice}radius = dist(x0, argmin f).')
+    return least, R

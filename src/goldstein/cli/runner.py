@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import typer
 
-from goldstein.cli.polite import ARRAY, FAILED, NUMBERS, PAGE, ROOT, WRONG_USE, check_place, end, exited, raised
-from goldstein.cli.shown import leave, show
+from goldstein.cli.errors import ARRAY, FAILED, NUMBERS, PAGE, ROOT, WRONG_USE, check_place, end, exited, raised
+from goldstein.cli.rendering import leave, show
 from goldstein.extras import needed
 from goldstein.oracle import Array
 from goldstein.run.result import Result, Status

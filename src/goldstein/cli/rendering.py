@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from goldstein.cli.polite import CODES, FAILING, end
+from goldstein.cli.errors import CODES, FAILING, end
 from goldstein.report import Fact, facts_of
-from goldstein.report.account import numbers
+from goldstein.report.summary import numbers
 from goldstein.run.result import Result
 
 COUNTS = ("nfev", "ngev", "nit", "nfail", "nrepeat")
@@ -78,7 +78,7 @@ def show_facts(facts: list[Fact]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for fact in facts:
-        table.add_row(fact.name, fact.said)
+        table.add_row(fact.name, fact.text)
     Printer().print(table)
 
 

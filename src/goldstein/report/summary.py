@@ -1,4 +1,4 @@
-"""What there is to tell of a run, as plain data; `page` and the notebook form of a result show it."""
+"""A run in words and numbers, as plain data; `page` and the notebook form of a result show it."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import html
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from goldstein.oracle import Array
 from goldstein.report.chart import Band, Chart, Line, Point
+from goldstein.report.curves import NEIGHBOURS, curves_of
 
-NEIGHBOURS = 4  # records to each side whose scatter gives the band of noisy values
-SIGMAS = 2.0
 LONGEST = 2000  # letters of one text; more are left out
 MOST_CHOICES = 40
 MOST_NUMBERS = 60  # entries of x that are written out
 SMALL = 200  # height of the pictures after the first
 ENDS = {
-    "CRITERION": "what was asked for is reached",
-    "MAX_EVALS": "the budget is used up, as is usual",
-    "MAX_ITER": "all iterations are done, as is usual",
+    "CRITERION": "the stopping criterion holds",
+    "MAX_EVALS": "evaluation budget used",
+    "MAX_ITER": "all iterations done",
     "FAILING": "too many evaluations failed",
     "CALLBACK": "the callback stopped it",
     "INTERRUPTED": "it was interrupted",
-    "FINISHED": "the method is done",
+    "FINISHED": "the method finished",
     "RUNNING": "it is still running",
-    "MAX_TIME": "the time is over",
+    "MAX_TIME": "time limit reached",
     "RAISED": "an exception ended it",
 }
 
@@ -39,12 +38,12 @@ class Fact:
     """A line of a table: what, and what it is."""
 
     name: str
-    said: str
+    text: str
 
 
 @dataclass
-class Account:
-    """What there is to tell of a run.
+class Summary:
+    """A run in words and numbers.
 
     Attributes
     ----------
@@ -53,7 +52,7 @@ class Account:
     headline : str
         The result in one line.
     facts : list of Fact
-        What a person wants to know first.
+        The most important lines.
     message : str
         How it ended, in words.
     charts : list of Chart
@@ -70,8 +69,8 @@ class Account:
         The answer.
     settings, versions : list of Fact
         What was asked for, and what with.
-    onwards : list of (str, str)
-        How to go on: a sentence, and a command.
+    next_steps : list of (str, str)
+        How to continue: a sentence and a command.
     """
 
     title: str
@@ -86,44 +85,44 @@ class Account:
     x: str = ""
     settings: list[Fact] = field(default_factory=list)
     versions: list[Fact] = field(default_factory=list)
-    onwards: list[tuple[str, str]] = field(default_factory=list)
+    next_steps: list[tuple[str, str]] = field(default_factory=list)
 
 
-def account_of(result: Any) -> Account:
-    """Return what there is to tell of a `goldstein.Result`.
+def summary_of(result: Any) -> Summary:
+    """Return the summary of a `goldstein.Result`.
 
     Examples
     --------
     >>> import numpy as np, goldstein as gs
-    >>> from goldstein.report import account_of
+    >>> from goldstein.report import summary_of
     >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(3), max_evals=500, rng=0)
-    >>> account_of(res).facts[1].name
+    >>> summary_of(res).facts[1].name
     'evaluations'
     """
     settings: Mapping[str, Any] = result.get("settings", {})
     choices = result.history.choices
-    told = [(f"{choice.nfev:,}", cut(choice.sentence)) for choice in choices[:MOST_CHOICES]]
+    sentences = [(f"{choice.nfev:,}", cut(choice.sentence)) for choice in choices[:MOST_CHOICES]]
     function = settings.get("function", "")
     of = f" on {function}" if function else ""
-    return Account(
+    return Summary(
         title=cut(f"{result.method.name}{of}", 200),
         headline=f"f(x) = {value_in_words(result)}",
         facts=facts_of(result),
         message=cut(result.message),
         charts=charts_of(result),
-        choices=told,
-        more_choices=len(choices) - len(told),
+        choices=sentences,
+        more_choices=len(choices) - len(sentences),
         stationarity=_stationarity(result.get("stationarity")),
         failures=_failures(result),
         x=exactly(result.x),
         settings=[Fact("method", cut(repr(result.method))), *in_lines(settings)],
         versions=in_lines(result.get("versions", {})),
-        onwards=_onwards(settings, result.method.needs.horizon),
+        next_steps=_next_steps(settings, result.method.needs.horizon),
     )
 
 
 def facts_of(result: Any) -> list[Fact]:
-    """Return what a person wants to know first of a result."""
+    """Return the first lines about a result."""
     spent = f"{result.nfev:,}"
     if result.ngev:
         spent += f" values and {result.ngev:,} gradients"
@@ -160,10 +159,10 @@ def value_in_words(result: Any) -> str:
     """
     error = result.fun_stderr
     if result.nfail and result.nfail == result.nfev + result.ngev:
-        return "not known, since every evaluation failed"
+        return "unknown: every evaluation failed"
     if error == 0:
         sure = result.get("settings", {}).get("oracle") in (None, "Deterministic", "FiniteSum")
-        return f"{result.fun:.10g} {'(exact)' if sure else '± 0, since all values agree'}"
+        return f"{result.fun:.10g} {'(exact)' if sure else '± 0: all values agree'}"
     if not math.isfinite(error) or not math.isfinite(result.fun):
         return f"about {result.fun:.6g}"
     digits = max(0, 1 - math.floor(math.log10(error)))
@@ -199,15 +198,15 @@ def in_lines(about: Mapping[str, Any]) -> list[Fact]:
 def charts_of(result: Any) -> list[Chart]:
     """Return the pictures of a result: its values and, where known, gradient norm, step and failures."""
     history = result.history
-    made = history.nfev + history.ngev
-    charts = [_values(result, made)] if np.isfinite(history.fun).any() or np.isfinite(result.fun) else []
+    evals = history.nfev + history.ngev
+    charts = [_values(result)] if np.isfinite(history.fun).any() or np.isfinite(result.fun) else []
     for name, column in (("norm of the gradient estimate", history.gradient_norm), ("step size", history.step)):
         if np.isfinite(column).any():
-            charts.append(_small(name, made, column))
+            charts.append(_small(name, evals, column))
     if result.nfail:
-        charts.append(_small("failed evaluations so far", made, history.nfail.astype(float)))
+        charts.append(_small("failed evaluations so far", evals, history.nfail.astype(float)))
     if np.isfinite(history.monitor).any():
-        charts.insert(0, _small("your monitor", made, history.monitor, 300))
+        charts.insert(0, _small("your monitor", evals, history.monitor, 300))
     return charts
 
 
@@ -225,65 +224,33 @@ def picture(result: Any) -> str:
     )
     words = {"dots": "dots", "faint": "thin line", "main": "line", "band": "band", "point": "point"}
     legend = "; ".join(f"{words[look]}: {html.escape(name)}" for look, name in chart.legend())
-    said = f"<p>{html.escape(chart.title)}. {legend}.</p>"
-    return f'<div class="gs" style="max-width:600px"><style>{look}</style>{chart.svg("run")}{said}</div>'
+    caption = f"<p>{html.escape(chart.title)}. {legend}.</p>"
+    return f'<div class="gs" style="max-width:600px"><style>{look}</style>{chart.svg("run")}{caption}</div>'
 
 
-def is_noisy(result: Any) -> bool:
-    """Whether the values of a run have noise."""
-    oracle = result.get("settings", {}).get("oracle")
-    return bool(result.fun_stderr != 0 if oracle is None else oracle != "Deterministic")
-
-
-def smoothed(fun: Array, made: Array) -> tuple[Array, Array]:
-    """Return the mean of each record and its neighbours, and its standard error from their scatter.
-
-    A record counts by the evaluations that were made since the one before.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mean, error = smoothed(np.array([1.0, 3.0] * 50), np.arange(100))
-    >>> bool(abs(mean[50] - 2) < 0.2), bool(0.2 < error[50] < 0.5)
-    (True, True)
-    """
-    mean = np.full(len(fun), np.nan)
-    error = np.full(len(fun), np.nan)
-    counts = np.maximum(np.diff(made, prepend=0.0), 1e-9)
-    for place in range(len(fun)):
-        nearby = slice(max(0, place - NEIGHBOURS), place + NEIGHBOURS + 1)
-        fine = np.isfinite(fun[nearby])
-        near = fun[nearby][fine]
-        if near.size > 2:
-            weights = counts[nearby][fine] / counts[nearby][fine].sum()
-            with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
-                mean[place] = weights @ near
-                scatter = (weights**2) @ (near - mean[place]) ** 2
-                error[place] = math.sqrt(scatter * near.size / (near.size - 1))
-    return mean, error
-
-
-def _values(result: Any, made: Array) -> Chart:
-    fun = result.history.fun
+def _values(result: Any) -> Chart:
+    curves = curves_of(result)
+    evals = curves.evals
     marks = tuple(choice.nfev for choice in result.history.choices[:MOST_CHOICES])
-    error = SIGMAS * result.fun_stderr
-    answer = Point(float(made[-1]) if len(made) else 0.0, result.fun, error, "the answer")
-    if is_noisy(result):
-        mean, stderr = smoothed(fun, made)
-        lines = [Line(made, fun, "mean of the values since the record before", "dots")]
-        lines.append(Line(made, mean, f"mean of {2 * NEIGHBOURS + 1} records around"))
-        band = Band(made, mean - SIGMAS * stderr, mean + SIGMAS * stderr, "± 2 standard errors, from their scatter")
-        if error > 0:
-            answer = Point(answer.x, answer.y, error, "the answer, ± 2 standard errors, on fresh noise")
-        return Chart("values", _in_words("values", fun), lines, band, answer, marks)
-    lowest = np.fmin.accumulate(fun) if len(fun) else fun
-    lines = [Line(made, fun, "mean of the values since the record before", "faint")]
-    lines.append(Line(made, lowest, "lowest of these so far"))
-    return Chart("values", _in_words("values", fun), lines, None, answer, marks)
+    name = "the answer"
+    lines = [Line(evals, curves.values, "mean of the values since the record before", "faint")]
+    band = None
+    if curves.error is None:
+        lines.append(Line(evals, curves.line, "lowest of these so far"))
+    else:
+        lines = [
+            replace(lines[0], look="dots"),
+            Line(evals, curves.line, f"mean of {2 * NEIGHBOURS + 1} records around"),
+        ]
+        band = Band(evals, curves.low, curves.high, "± 2 standard errors, from their scatter")
+        if curves.answer_error > 0:
+            name = "the answer, ± 2 standard errors, on fresh noise"
+    answer = Point(curves.end, result.fun, curves.answer_error, name)
+    return Chart("values", _in_words("values", curves.values), lines, band, answer, marks)
 
 
-def _small(name: str, made: Array, column: Array, height: int = SMALL) -> Chart:
-    return Chart(name, _in_words(name, column), [Line(made, column, name)], height=height)
+def _small(name: str, evals: Array, column: Array, height: int = SMALL) -> Chart:
+    return Chart(name, _in_words(name, column), [Line(evals, column, name)], height=height)
 
 
 def _in_words(name: str, column: Array) -> str:
@@ -308,13 +275,13 @@ def _stationarity(certificate: Any) -> list[Fact]:
 
 
 def _failures(result: Any) -> str:
-    made = result.nfev + result.ngev
     if not result.nfail:
         return "No evaluation failed."
-    return f"{result.nfail:,} of {made:,} evaluations failed ({result.nfail / max(made, 1):.1%})."
+    evals = result.nfev + result.ngev
+    return f"{result.nfail:,} of {evals:,} evaluations failed ({result.nfail / max(evals, 1):.1%})."
 
 
-def _onwards(settings: Mapping[str, Any], horizon: bool) -> list[tuple[str, str]]:
+def _next_steps(settings: Mapping[str, Any], horizon: bool) -> list[tuple[str, str]]:
     function = str(settings.get("function", ""))
     importable = ":" in function and "<" not in function and not function.startswith("__main__:")
     name = shlex.quote(function) if importable else "my_module:my_function"
@@ -326,11 +293,14 @@ def _onwards(settings: Mapping[str, Any], horizon: bool) -> list[tuple[str, str]
         file = shlex.quote(str(journal))
         again = f"goldstein resume {file} --with {name}"
         return [
-            ("If it was stopped, go on where it was; no value in the journal is asked for again:", again),
+            ("To continue after a stop; no value in the journal is evaluated again:", again),
             ("With a larger budget:", f"{again}{budget}{extend}"),
-            ("See how far it is, also while it runs:", f"goldstein inspect {file}"),
+            ("To see its progress, also while it runs:", f"goldstein inspect {file}"),
         ]
     return [
-        ("Go on from the answer:", "res = gs.minimize(fun, res.x, ...)"),
-        ("To go on exactly where a run was, give it a journal:", 'gs.minimize(fun, x0, ..., journal="run.journal")'),
+        ("To continue from the answer:", "res = gs.minimize(fun, res.x, ...)"),
+        (
+            "To continue exactly where a run stopped, give it a journal:",
+            'gs.minimize(fun, x0, ..., journal="run.journal")',
+        ),
     ]

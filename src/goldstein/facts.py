@@ -1,24 +1,38 @@
-"""Counting: every value that the library asks for, how many of them failed, and how precise they are."""
+"""Facts: what the values of a run have shown so far.
+
+Counts, failures, the precision of the values, the incumbent (the lowest point of a function without noise) and whether
+there is noise: each is kept here and nowhere else. They are a pure function of the values told, so that a run that is
+played again has the same facts.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from goldstein.oracle import DOUBLE, SINGLE, Answer, Query, Tally
-from goldstein.oracle.tally import HALF, evidence
+from goldstein.oracle import DOUBLE, SINGLE, Answer, Array, Query, Tally
+from goldstein.oracle.stats import HALF, evidence
 from goldstein.state import State
 
 FAILURE_WINDOW = 1_000
 LARGEST = float(np.finfo(float).max) / 1e4  # what a sum that overflows is taken for
-SHORT_VALUES = 10  # so many values that fit into float32 are evidence of single precision
+SHORT_VALUES = 10  # values that fit into float32 are evidence of single precision, from this many on
+SAME = 100  # unit rounding errors by which two values at one point may differ, as of a sum in another order
 
 
 @dataclass
-class Counters(State):
-    """Everything that is counted.
+class Incumbent(State):
+    """The lowest point of a function without noise so far, and its value."""
+
+    fun: float = np.inf
+    x: Array | None = None
+
+
+@dataclass
+class Facts(State):
+    """What the values have shown; a method may compute from facts, but not keep one.
 
     Attributes
     ----------
@@ -32,6 +46,10 @@ class Counters(State):
         Values that tell something about their precision, see `evidence` and `Tally`.
     coarsest : float
         Largest rounding error of a type in which an answer came.
+    noisy : bool
+        An answer may differ from f itself.
+    incumbent : Incumbent
+        The lowest point so far, while there is no noise, in the coordinates of the run.
     """
 
     nfev: int = 0
@@ -46,6 +64,16 @@ class Counters(State):
     double: int = 0
     coarsest: float = DOUBLE
     half: int = 0
+    noisy: bool = False
+    incumbent: Incumbent = field(default_factory=Incumbent)
+
+    def update(self, query: Query, answer: Answer, *, diagnostic: bool = False) -> Tally:
+        """Take in the answer of a query that moves x: count it, and look for a new incumbent."""
+        tally = self.count(query, answer, diagnostic=diagnostic)
+        if not self.noisy and tally.lowest < self.incumbent.fun:
+            place = int(np.argmin(np.where(np.isfinite(answer.values), answer.values, np.inf)))
+            self.incumbent = Incumbent(float(answer.values[place]), query.points[place].copy())
+        return tally
 
     def count(self, query: Query, answer: Answer, *, diagnostic: bool = False) -> Tally:
         """Count the answer of a query; return the tally of its values."""
@@ -93,6 +121,11 @@ class Counters(State):
             self.window_failed *= keep
 
     @property
+    def counted(self) -> int:
+        """Values and gradients asked for so far."""
+        return self.nfev + self.ngev
+
+    @property
     def failing(self) -> bool:
         """Whether more than half of the recent values fail, beyond what chance explains (three standard errors)."""
         if self.window_failed <= 0.5 * self.window:
@@ -112,3 +145,8 @@ class Counters(State):
             return self.coarsest
         halves = not self.single and self.half >= SHORT_VALUES
         return max(self.coarsest, HALF if halves else SINGLE)
+
+
+def differ(first: float, second: float, roundoff: float = DOUBLE) -> bool:
+    """Whether two values at the same point differ by more than rounding, so that there is noise."""
+    return abs(first - second) > SAME * roundoff * max(abs(first), abs(second))

@@ -1,4 +1,4 @@
-"""Judging: a point is evaluated on common samples, and paired values are compared."""
+"""PairedEvaluation: a point is evaluated on common samples, and paired values are compared."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ USUAL, SMALL_SHARE = 20, 100  # so many at least, but no more than this part of 
 
 
 @dataclass
-class Jury(State):
+class CommonSamples(State):
     """The samples on which points are compared: `size` values for each point, and their ξ (None without any)."""
 
     size: int
     samples: Any = None
 
     @classmethod
-    def draw(cls, context: Context, budget: int) -> Jury:
-        """Return a jury for a run of so many evaluations; all components of a finite sum if there are so few."""
+    def draw(cls, context: Context, budget: int) -> CommonSamples:
+        """Return the samples for a run of `budget` evaluations; all components of a finite sum that has few."""
         if not context.noisy:
             return cls(1)
         size = max(min(budget // SHARE, MOST), min(USUAL, budget // SMALL_SHARE), 2)
@@ -35,41 +35,41 @@ class Jury(State):
 
 
 @dataclass
-class JudgingState(MethodState):
-    """State of `Judging`: the samples, and their values once they are told."""
+class PairedEvaluationState(MethodState):
+    """State of `PairedEvaluation`: the samples, and their values once they are told."""
 
-    jury: Jury = None  # type: ignore[assignment]
+    common: CommonSamples = None  # type: ignore[assignment]
     values: Array | None = None
 
 
 @dataclass(frozen=True)
-class Judging(Method):
+class PairedEvaluation(Method):
     """The stage that evaluates a point on common samples; it moves nothing."""
 
-    name: ClassVar[str] = "judging"
+    name: ClassVar[str] = "paired evaluation"
 
-    def init(self, x: Array, context: Context) -> JudgingState:
-        return JudgingState(x)
+    def init(self, x: Array, context: Context) -> PairedEvaluationState:
+        return PairedEvaluationState(x)
 
-    def ask(self, state: JudgingState, context: Context, limit: int | None) -> Query | None:
-        jury = state.jury
-        if limit is not None and limit < jury.size:
+    def ask(self, state: PairedEvaluationState, context: Context, limit: int | None) -> Query | None:
+        common = state.common
+        if limit is not None and limit < common.size:
             return None
-        return Query(np.broadcast_to(state.x, (jury.size, state.x.size)), jury.samples)
+        return Query(np.broadcast_to(state.x, (common.size, state.x.size)), common.samples)
 
-    def tell(self, state: JudgingState, context: Context, query: Query, values: Array) -> Step:
+    def tell(self, state: PairedEvaluationState, context: Context, query: Query, values: Array) -> Step:
         state.values = np.where(np.isfinite(values), values, np.nan)
-        return state.step(completed=0)
+        return state.make_step(completed=0)
 
 
-def paired(one: Array, other: Array) -> tuple[float, float]:
+def paired_difference(one: Array, other: Array) -> tuple[float, float]:
     """Return the mean of `one` − `other` and its standard error over the samples where both are finite.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from goldstein.methods.judging import paired
-    >>> paired(np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 4.0]))
+    >>> from goldstein.methods.paired import paired_difference
+    >>> paired_difference(np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 4.0]))
     (-1.0, 0.0)
     """
     with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float

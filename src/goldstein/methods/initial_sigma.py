@@ -34,12 +34,12 @@ SPREAD = 2.0  # a level stands out from noise when its interquartile range is so
 
 
 @dataclass
-class Ladder(State):
+class InitialSigma(State):
     """The levels asked for so far.
 
     Attributes
     ----------
-    lowest, top, highest, usual : int
+    lowest, top, highest, fallback : int
         Exponents: of the lowest level, the highest one so far, the highest allowed, and the one to take in doubt.
     pairs : int
         Antithetic pairs on each level.
@@ -56,7 +56,7 @@ class Ladder(State):
     lowest: int
     top: int
     highest: int
-    usual: int
+    fallback: int
     pairs: int
     scoring: str
     z: Array | None = None
@@ -64,14 +64,14 @@ class Ladder(State):
     values: Array | None = None
 
     @classmethod
-    def plan(cls, context: Context, budget: int | None) -> Ladder:
+    def plan(cls, context: Context, budget: int | None) -> InitialSigma:
         """Return a ladder that spends about 8 % of the budget; `pairs` is 0 when that is too little for one."""
         boxed = False
         if isinstance(context.project, Box):
             boxed = bool(np.isfinite(widths(context.project)).all())
         lowest = DEEPEST + IN_A_BOX if boxed else DEEPEST
         highest = -1 if boxed else HIGHEST
-        usual = -1 + IN_A_BOX if boxed else -1
+        fallback = -1 + IN_A_BOX if boxed else -1
         levels = highest - lowest + 1
         pairs = LEAST_PAIRS
         if budget is not None:
@@ -82,7 +82,7 @@ class Ladder(State):
         scoring = "ranks"
         if context.noisy:
             scoring = "fresh" if context.sample is None else "replayed"
-        return cls(lowest, -1, highest, usual, pairs, scoring)
+        return cls(lowest, -1, highest, fallback, pairs, scoring)
 
     @property
     def limit(self) -> float:
@@ -97,37 +97,37 @@ class Ladder(State):
     @property
     def default(self) -> float:
         """The σ to take when nothing is known, in units."""
-        return FACTOR**self.usual
+        return FACTOR**self.fallback
 
-    def ask(self, x: Array, unit: Array, context: Context) -> Query:
+    def ask(self, x: Array, scale: Array, context: Context) -> Query:
         """Return the levels up to the top one that were not asked for yet; all points lie in the allowed set."""
         z = self.z
         samples = self.samples
         if z is None:
             z = context.rng.normal(size=(self.pairs, x.size))
             samples = None if context.sample is None else context.sample(context.rng, self.pairs)
-        asked = 0 if self.values is None else len(self.values)
-        sigmas = FACTOR ** np.arange(self.lowest + asked, self.top + 1.0)
+        n_levels = 0 if self.values is None else len(self.values)
+        sigmas = FACTOR ** np.arange(self.lowest + n_levels, self.top + 1.0)
         both = np.stack([z, -z])
-        points = (x + unit * sigmas[:, None, None, None] * both).reshape(-1, x.size)
+        points = (x + scale * sigmas[:, None, None, None] * both).reshape(-1, x.size)
         if context.project is not None:
             points = np.stack([context.project(point) for point in points])
         repeated = None if samples is None else np.concatenate([samples] * (2 * len(sigmas)))
-        return Query(points, repeated, memory=(z, samples))
+        return Query(points, repeated, aux=(z, samples))
 
     def tell(self, query: Query, values: Array) -> float | None:
         """Take the answer; return σ in units, or None when the ladder goes on upwards."""
-        self.z, self.samples = query.memory
+        self.z, self.samples = query.aux
         new = np.where(np.isfinite(values), values, np.nan).reshape(-1, 2, self.pairs)
         self.values = new if self.values is None else np.concatenate([self.values, new])
         if np.isnan(self.values).all():
             return self.default
         with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
             if self.scoring == "fresh":
-                return self._judge_fresh(_failures_last(self.values))
+                return self._choose_fresh(_failures_last(self.values))
             if self.scoring == "ranks":
-                return self._judge_paired(_ranks(_failures_last(self.values)))
-            return self._judge_paired(_failures_last(self.values))
+                return self._choose_paired(_ranks(_failures_last(self.values)))
+            return self._choose_paired(_failures_last(self.values))
 
     def share(self, sigma: float) -> float:
         """Return the share of the ξ that tell the points of a level apart: (mean height)² / mean height²."""
@@ -140,19 +140,19 @@ class Ladder(State):
         power = float((heights**2).mean()) if heights.size else 0.0
         return float(heights.mean()) ** 2 / power if power else 1 / self.pairs
 
-    def _judge_paired(self, values: Array) -> float | None:
-        """Compare levels by the lower value of each pair, pair by pair; the usual level wins in doubt."""
+    def _choose_paired(self, values: Array) -> float | None:
+        """Compare levels by the lower value of each pair, pair by pair; the fallback level wins in doubt."""
         scores = values.min(axis=1)
         best = int(np.argmin(scores.mean(axis=1)))
         top = len(scores) - 1
         if best == top and self.top < self.highest and _clearly_lower(scores[top], scores[top - 1]):
             self.top += 1
             return None
-        usual = self.usual - self.lowest
-        chosen = best if _clearly_lower(scores[best], scores[usual]) else usual
+        fallback = self.fallback - self.lowest
+        chosen = best if _clearly_lower(scores[best], scores[fallback]) else fallback
         return float(FACTOR ** (self.lowest + chosen))
 
-    def _judge_fresh(self, values: Array) -> float | None:
+    def _choose_fresh(self, values: Array) -> float | None:
         """Compare levels by a low quantile and by their spread; the smallest levels are replicates of x0."""
         every = values.reshape(len(values), -1)
         low = np.quantile(every, LOW, axis=1)
@@ -160,16 +160,16 @@ class Ladder(State):
         small = low[:REPLICATES]
         deviation = 1.48 * float(np.median(np.abs(small - np.median(small))))
         error = max(deviation, 0.5 * float(small.std(ddof=1)))
-        stands_out = spread > SPREAD * np.median(spread[:REPLICATES])
+        above_noise = spread > SPREAD * np.median(spread[:REPLICATES])
         top = len(low) - 1
         best = low[top] <= low[:top].min() - stdtrit(REPLICATES - 1, CONFIDENCE) * error
-        if self.top < self.highest and (best or not stands_out[top]):
+        if self.top < self.highest and (best or not above_noise[top]):
             self.top += 1
             return None
         chosen = int(np.flatnonzero(low <= low.min() + 2 * error)[-1])
-        hidden = np.flatnonzero(~stands_out)  # levels on which noise is all that is seen
-        if hidden.size and hidden[-1] < top:
-            chosen = max(chosen, int(hidden[-1]))
+        noise_only = np.flatnonzero(~above_noise)  # levels on which noise is all that is seen
+        if noise_only.size and noise_only[-1] < top:
+            chosen = max(chosen, int(noise_only[-1]))
         return float(FACTOR ** (self.lowest + chosen))
 
 

@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 import typer
 
-from goldstein.cli.polite import FAILED, described, end, exited
+from goldstein.cli.errors import FAILED, described, end, exited
 from goldstein.oracle import Array
 
 

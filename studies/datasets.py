@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from goldstein.download import ChecksumError, DownloadError, File, Progress, download, verify
 from goldstein.oracle import Array
+from studies.download import ChecksumError, DownloadError, File, Progress, download, verify
 
 __all__ = ["SOURCES", "ChecksumError", "DownloadError", "File", "Source", "cache_folder", "fetch"]
 __all__ += ["load", "load_images", "local_path", "verify"]

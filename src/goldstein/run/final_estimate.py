@@ -23,6 +23,8 @@ WHOLE = 100  # and one in so many if that makes it the whole of a finite sum
 MOST = 10_000  # and this many values at most, unless more make it exact
 SECOND_TRIES = 4  # a deterministic f that fails at the answer is asked again, so often at most
 CERTIFYING_SHARE = 5  # one part in so many of the budget tells how stationary the answer is, if that is asked for
+LEAST_REPORT = 4  # values that estimate f at an answer that others have chosen
+FEW = 10  # values whose own spread is too uncertain for an error bar: that at the other candidates counts too
 ENOUGH = 5  # values at each candidate, of which one can be spared
 SAME = 1e-6  # relative difference of two values under one seed that may be rounding, in single precision too
 TAIL = 0.05  # noise that cannot be replayed is cut at these quantiles when candidates are compared
@@ -30,8 +32,8 @@ ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does n
 
 
 @dataclass
-class Closed:
-    """What closing has found."""
+class Final:
+    """What the final estimate has found."""
 
     name: str
     x: Array
@@ -43,7 +45,7 @@ class Closed:
 
 
 @dataclass
-class Closing:
+class FinalEstimate:
     """How a run will be closed; `reserve` is what that may cost.
 
     Attributes
@@ -54,7 +56,7 @@ class Closing:
         Whether to say how stationary the answer is.
     estimating : bool
         Whether anything is asked at all.
-    favourite, judging
+    tie_break, selection_share
         As in `Needs`.
     free : ndarray of int, or None
         The variables that bounds do not fix, in which stationarity is asked about; None: all.
@@ -65,8 +67,8 @@ class Closing:
     candidates: int = 1
     stationarity: tuple[float, float] | None = None
     estimating: bool = True
-    favourite: str = "start"
-    judging: float = 0.0
+    tie_break: str = "start"
+    selection_share: float = 0.0
     free: npt.NDArray[np.intp] | None = None
 
     @property
@@ -82,30 +84,45 @@ class Closing:
         if self.max_evals is None or not self.estimating:
             return 0
         tries = 0 if self.oracle.noisy or self.max_evals < 100 else SECOND_TRIES
-        return self.size(self.max_evals) * self.candidates + tries + self.certifying
+        report = self.report_size(self.max_evals, self.candidates)
+        return self.size(self.max_evals) * self.candidates + report + tries + self.certifying
 
     def size(self, budget: int) -> int:
         """Return how many values estimate f at one candidate, in a run of so many evaluations."""
         if not self.oracle.noisy:
             return 1
         share = max(2, budget // SHARE, min(budget // 10, 50))
-        if self.judging and not self.oracle.replayable:  # common samples compare points much better
-            share = max(2, int(self.judging * budget) // self.candidates)
+        if self.selection_share and not self.oracle.replayable:  # common samples compare points much better
+            choosing = int(self.selection_share * budget) - self.report_size(budget, self.candidates)
+            share = max(2, choosing // self.candidates)
         n = self.oracle.n
         return n if n is not None and n <= max(share, budget // WHOLE) else min(share, MOST)
 
+    def report_size(self, budget: int, candidates: int) -> int:
+        """Return how many values of its own estimate f at the answer.
+
+        Where noise does not cancel, the values that chose the answer among several are too low by that choice.
+        """
+        if not self.oracle.noisy or self.oracle.replayable or candidates < 2:
+            return 0
+        return min(MOST, max(LEAST_REPORT, int(self.selection_share * budget) // 3))
+
     def run(
         self, points: dict[str, Array], nfev: int, left: Callable[[], int | None], rng: np.random.Generator
-    ) -> Check[Closed]:
+    ) -> Check[Final]:
         """Yield queries and return the answer among `points`: name -> point, the start last if there are several.
 
         `nfev` evaluations were made, and `left()` is what may still be asked for, or None. All of it is in the user's
         coordinates.
         """
-        size = self.size(nfev if self.max_evals is None else self.max_evals)
+        budget = nfev if self.max_evals is None else self.max_evals
+        size = self.size(budget)
+        report = self.report_size(budget, len(points))
         most = left()
         if most is not None:
-            size = max(0, min(size, (most - self.certifying) // len(points)))
+            if most < report + 2 * len(points) + self.certifying:
+                report = 0
+            size = max(0, min(size, (most - report - self.certifying) // len(points)))
             full = len(points) * size + self.certifying >= most
             if full and size >= ENOUGH and isinstance(self.oracle, Seeded):
                 size -= 1  # which leaves one to see whether noise is replayed
@@ -116,14 +133,17 @@ class Closing:
         for name, x in points.items():
             judged[name] = yield from self._values(x, xi, size, left)
         exact = not self.oracle.noisy or size == self.oracle.n
-        if self.favourite == "first":
+        if self.tie_break == "first":
             chosen = choose_first(judged, exact=exact, cut=self.oracle.noisy and not self.oracle.replayable)
         else:
             chosen = choose(judged, exact=exact)
         fun, stderr = mean_and_error(judged[chosen], exact=exact)
+        if report:
+            fresh = yield from self._values(points[chosen], None, report, left)
+            fun, stderr = _pooled(fresh, list(judged.values()))
         certificate = yield from self._certify(points[chosen], left, rng)
         replayed = yield from self._replays(points[chosen], xi, judged[chosen], left)
-        return Closed(chosen, points[chosen], fun, stderr, size, certificate, replayed)
+        return Final(chosen, points[chosen], fun, stderr, size, certificate, replayed)
 
     def _replays(self, x: Array, xi: Any, values: Array, left: Callable[[], int | None]) -> Check[bool]:
         """Ask a simulator once more for a value that it has given: False if the same seed gives another one."""
@@ -202,9 +222,12 @@ def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) ->
 
     `exact` means are f itself, and any difference is clear. Where there is no difference at all the answer is the
     start, which is the last one. `cut` compares means of values between their 5 % and 95 % quantiles, because noise
-    that does not cancel may have heavy tails.
+    that does not cancel may have heavy tails; but a loss in fewer calls than that counts too, so that a candidate whose
+    plain mean is higher than another's by two standard errors is out.
     """
     names = [name for name, values in judged.items() if np.isfinite(values).any()]
+    if cut:
+        names = [name for name in names if not any(_clearly_above(judged[name], judged[one]) for one in names)]
     if not names:
         return list(judged)[-1]
     chosen = names[0]
@@ -220,6 +243,25 @@ def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) ->
             chosen = name
     start = list(judged)[-1]
     return start if np.array_equal(judged[chosen], judged[start]) else chosen
+
+
+def _clearly_above(values: Array, others: Array) -> bool:
+    """Whether the plain mean of values is higher than that of others by two standard errors of the difference."""
+    mean, error = mean_and_error(values, exact=False)
+    other, other_error = mean_and_error(others, exact=False)
+    return bool(mean - other > 2 * np.hypot(error, other_error))  # false when an error is not known
+
+
+def _pooled(values: Array, others: list[Array]) -> tuple[float, float]:
+    """Return the mean of values and its standard error; of few values it takes in the spread of the others' too."""
+    mean, error = mean_and_error(values, exact=False)
+    groups = [group[np.isfinite(group)] for group in (values, *others)]
+    n = groups[0].size
+    degrees = sum(max(group.size - 1, 0) for group in groups)
+    if not 0 < n < FEW or not degrees:
+        return mean, error
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups if group.size)
+    return mean, float(np.sqrt(squares / degrees / n))
 
 
 def _within_quantiles(values: Array) -> Array:

@@ -1,0 +1,391 @@
+"""One scheduler for all pools: hands out chunks, takes answers as they come, and does again what the machine lost."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from goldstein.oracle.oracles import FAILED
+from goldstein.oracle.query import Answer, Query
+from goldstein.oracle.tasks import Chunk, EvaluationLog, TaskLost, TaskResult, TimeIsUp, WorkerPool
+
+logger = logging.getLogger("goldstein")
+
+Rows = tuple[int, int]  # from the first up to the last, which is not one of them
+
+LATENCIES = 8  # that a chunk should last
+SHORTEST = 0.01  # seconds that it should last at least
+LONGEST = 0.5  # and at most
+SHARE = 4  # chunks a worker, so that one who is late keeps nobody waiting for long
+LOOK = 1.0  # seconds after which to look up, whatever happens
+START_UP = 10.0  # seconds that a fresh worker may take before it works
+LEAST_LOSSES = 32  # without an answer in between, at which the machine is beyond hope
+FIRST_PAUSE = 0.02  # seconds of back-off after a loss; twice as long after each further one
+LONGEST_PAUSE = 1.0
+
+
+class ChunkSizer:
+    """How long a row takes, and how long a pool takes beside it: how large chunks are to be."""
+
+    def __init__(self) -> None:
+        self._row: dict[int, float] = {}
+        self._latencies: deque[float] = deque(maxlen=15)
+        self._fresh: list[float] = []
+        self.slowest = 0.0
+
+    def known(self, order: int) -> bool:
+        """Whether it was measured how long a row of this order takes."""
+        return order in self._row
+
+    def learn(self, order: int, rows: int, seconds: float) -> None:
+        """Take note of how long some rows took."""
+        now = seconds / rows
+        before = self._row.get(order, now)
+        self._row[order] = before + (now - before) / 4
+
+    def learn_latency(self, seconds: float, size: int) -> None:
+        """Take note of how long a chunk took beside its work; the first of each worker also had to start it."""
+        self.slowest = max(self.slowest, seconds)
+        if len(self._fresh) < size:
+            self._fresh.append(seconds)
+        else:
+            self._latencies.append(seconds)
+
+    def chunks(self, rows: int, size: int, order: int) -> int:
+        """Return into how many chunks to divide rows.
+
+        A chunk lasts some latencies. Four chunks a worker, if each then lasts at least two latencies; and the same
+        number for each worker.
+        """
+        row = max(self._row[order], 1e-9)
+        latency = median(self._latencies or self._fresh or [0.0])
+        lasting = min(max(LATENCIES * latency, SHORTEST), LONGEST)
+        shared = math.ceil(rows / (SHARE * size))
+        length = min(lasting / row, max(shared, 2 * latency / row), math.ceil(rows / size))
+        chunks = math.ceil(rows / max(length, 1.0))
+        return min(size * math.ceil(chunks / size), rows)
+
+
+def record_partial(log: EvaluationLog, first: int, rows: int, started: int, before: Answer | None) -> None:
+    """Tell the log what became of a chunk that an exception broke off."""
+    if before is not None and before.values.size:
+        log.record(first, before)
+    if started < rows:
+        log.take_back(rows - started)
+
+
+@dataclass
+class InFlight:
+    """A chunk in flight, since when, and whether a worker was free for it.
+
+    `started` is how many of its rows had been started when that last changed, at `progress_at`; None: it waits.
+    """
+
+    rows: Rows
+    since: float
+    had_free_worker: bool
+    started: int | None = None
+    progress_at: float = 0.0
+
+    def __len__(self) -> int:
+        return self.rows[1] - self.rows[0]
+
+
+class Scheduler:
+    """Has the rows of queries evaluated by a pool.
+
+    Parameters
+    ----------
+    pool : WorkerPool
+        Who evaluates.
+    timeout : float or None
+        Seconds that an evaluation may take.
+    retries : int
+        How often a row is done again that was lost or took too long, before it counts as failed.
+    even : bool
+        Every worker gets one chunk, whatever time it takes.
+
+    Attributes
+    ----------
+    repeated : int
+        Rows that were started again.
+    """
+
+    def __init__(self, pool: WorkerPool, timeout: float | None, retries: int, even: bool) -> None:
+        self.pool = pool
+        self.timeout = timeout
+        self.retries = retries
+        self.even = even
+        self.repeated = 0
+        self.sizer = ChunkSizer()
+        self.losses = 0  # with no answer in between
+
+    def batch(self, query: Query, missing: list[Rows], log: EvaluationLog | None, deadline: float | None) -> Batch:
+        """Return what has the missing rows of a query evaluated."""
+        return Batch(self, query, missing, log, deadline)
+
+
+class Batch:
+    """The rows of one query, on their way.
+
+    Attributes
+    ----------
+    pieces : list of (int, Answer)
+        The answers that have come, and at which rows they begin.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, query: Query, missing: list[Rows], log: EvaluationLog | None, deadline: float | None
+    ) -> None:
+        self.scheduler = scheduler
+        self.query = query
+        self.log = log
+        self.deadline = deadline
+        self.pieces: list[tuple[int, Answer]] = []
+        self._pool = scheduler.pool
+        self._pending = deque(missing)
+        self._remaining = sum(last - first for first, last in missing)
+        self._chunks = 0  # that what is left is to be divided into; 0: not known yet
+        self._retry: deque[Rows] = deque()
+        self._pause_until = 0.0
+        self._in_flight: dict[Any, InFlight] = {}
+        self._times_started = np.zeros(len(query), dtype=np.int64)  # how often each row was
+        self._errors: list[TaskResult] = []
+
+    @property
+    def started(self) -> int:
+        """Rows that were started, each counted once."""
+        return int(np.count_nonzero(self._times_started))
+
+    def run(self) -> None:
+        """Have all rows evaluated."""
+        try:
+            while self._pending or self._retry or self._in_flight:
+                self._check_time()
+                if not self._errors:
+                    self._submit()
+                self._receive(self._pool.wait(self._wait_seconds()) if self._in_flight else self._pause())
+                self._kill_overdue()
+        except BaseException:
+            self._kill_all()
+            raise
+        if self._errors:
+            self._raise()
+
+    def _check_time(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            if self._errors:
+                self._kill_all()
+                self._raise()
+            raise TimeIsUp("The time that the run was given is over.")
+
+    def _submit(self) -> None:
+        # With a timeout one chunk a worker: only then it is known since when it is worked on.
+        each = 2 if self.scheduler.timeout is None else 1
+        while len(self._in_flight) < each * self._pool.size:
+            rows = self._next()
+            if rows is None:
+                return
+            first, last = rows
+            if self.log is not None:
+                self.log.start(first, last - first)
+            chunk = Chunk(first, self.query.rows(first, last))
+            if self.scheduler.timeout is not None:
+                chunk.query.fresh = False  # a thread that hangs keeps its arrays, and another one may need them
+            free = len(self._in_flight) < self._pool.size
+            since = time.monotonic()
+            ticket = self._pool.submit(chunk)
+            self._in_flight[ticket] = InFlight(rows, since, free)
+
+    def _next(self) -> Rows | None:
+        """Return the rows of the next chunk; None when there are none, or when they have to wait."""
+        if self._retry and time.monotonic() >= self._pause_until:
+            return self._retry.popleft()
+        if not self._pending:
+            return None
+        rows = self._chunk_rows()
+        if rows == 0:
+            return None
+        first, last = self._pending.popleft()
+        cut = min(first + rows, last)
+        if cut < last:
+            self._pending.appendleft((cut, last))
+        self._remaining -= cut - first
+        return first, cut
+
+    def _chunk_rows(self) -> int:
+        """Return how many rows the next chunk has; 0: first one has to come back that tells how long a row takes."""
+        size = self._pool.size
+        sizer = self.scheduler.sizer
+        if self._chunks == 0:
+            if self.scheduler.even:
+                self._chunks = min(size, self._remaining)
+            elif sizer.known(self.query.order):
+                self._chunks = sizer.chunks(self._remaining, size, self.query.order)
+            else:
+                return 1 if len(self._in_flight) < size else 0
+        rows = math.ceil(self._remaining / self._chunks)
+        self._chunks = max(self._chunks - 1, 1)
+        return rows
+
+    def _wait_seconds(self) -> float:
+        """Return how long to wait for an answer before there is something else to do."""
+        now = time.monotonic()
+        moments = [now + LOOK]
+        if self.deadline is not None:
+            moments.append(self.deadline)
+        if self._retry:
+            moments.append(self._pause_until)
+        if self.scheduler.timeout is not None:
+            moments += [self._overdue(flight) for flight in self._in_flight.values()]
+        return max(min(moments) - now, 0.0)
+
+    def _pause(self) -> tuple[()]:
+        """Wait before something lost is started again."""
+        time.sleep(self._wait_seconds())
+        return ()
+
+    def _receive(self, ends: Iterable[tuple[Any, TaskResult | TaskLost]]) -> None:
+        for ticket, end in ends:
+            flight = self._in_flight.pop(ticket, None)
+            if flight is None:
+                continue
+            if isinstance(end, TaskLost):
+                self._take_back(self._count(flight, end.started))
+                self._lost(flight, end)
+            elif end.error is not None:
+                self._count(flight, end.started)
+                self._errors.append(end)
+                if self.log is not None:
+                    record_partial(self.log, flight.rows[0], len(flight), end.started, end.answer)
+                self._pending.clear()
+                self._retry.clear()
+                if hasattr(self._pool, "cancel_pending"):
+                    self._pool.cancel_pending()
+            else:
+                assert end.answer is not None
+                self._count(flight, None)
+                self._measure(flight, end)
+                self._record(flight.rows[0], end.answer)
+
+    def _measure(self, flight: InFlight, done: TaskResult) -> None:
+        scheduler = self.scheduler
+        scheduler.losses = 0
+        scheduler.sizer.learn(self.query.order, len(flight), done.seconds)
+        if flight.had_free_worker:
+            turnaround = time.monotonic() - flight.since
+            scheduler.sizer.learn_latency(max(turnaround - done.seconds, 0.0), self._pool.size)
+
+    def _record(self, first: int, answer: Answer) -> None:
+        self.pieces.append((first, answer))
+        if self.log is not None:
+            self.log.record(first, answer)
+
+    def _count(self, flight: InFlight, started: int | None) -> int:
+        """Take note that rows were started, all of a chunk when it is not known how many; and which of them again.
+
+        Return how many were not.
+        """
+        rows = len(flight) if started is None else started
+        first = flight.rows[0]
+        times = self._times_started[first : first + rows]
+        self.scheduler.repeated += int(np.count_nonzero(times))
+        times += 1
+        return len(flight) - rows
+
+    def _take_back(self, rows: int) -> None:
+        """Tell the log that rows were not started after all."""
+        if self.log is not None and rows > 0:
+            self.log.take_back(rows)
+
+    def _lost(self, flight: InFlight, lost: TaskLost) -> None:
+        """Do a chunk again, after a while when nothing else came back either."""
+        if self._errors:
+            return
+        scheduler = self.scheduler
+        first, last = flight.rows
+        logger.warning("Rows %d to %d of a query were lost (%s)", first, last - 1, lost.reason)
+        scheduler.losses += 1
+        most = max(LEAST_LOSSES, 8 * self._pool.size)
+        if scheduler.losses > most:
+            raise RuntimeError(
+                f"Workers lost {scheduler.losses} chunks of the work in a row and answered none, the last one because "
+                f"{lost.reason}; see whether a worker can evaluate the function at all."
+            )
+        failed = self._retry_or_fail(flight)
+        if failed and lost.started is not None:  # it was seen that the row is to blame, and not the machine
+            scheduler.losses = 0
+            return
+        pause = FIRST_PAUSE * 2.0 ** min(scheduler.losses - 1, 30)
+        self._pause_until = time.monotonic() + min(pause, LONGEST_PAUSE)
+
+    def _retry_or_fail(self, flight: InFlight) -> bool:
+        """Put rows on the list again, one by one; one that was started often enough has failed."""
+        first, last = flight.rows
+        if len(flight) == 1 and self._times_started[first] > self.scheduler.retries:
+            self._record(first, Answer(np.full(self.query.rows(first, last).shape, FAILED)))
+            return True
+        self._retry.extend((row, row + 1) for row in range(first, last))
+        return False
+
+    def _overdue(self, flight: InFlight) -> float:
+        """Return the moment at which a chunk hangs; one that nobody works on does not."""
+        scheduler = self.scheduler
+        assert scheduler.timeout is not None
+        if flight.started is None:
+            return math.inf
+        row_is_known = flight.started > 0 and not scheduler.even
+        rows = 1 if row_is_known else len(flight)
+        if scheduler.sizer.slowest == 0.0:
+            slack = START_UP
+        else:
+            slack = 0.0 if row_is_known else LOOK + 2 * scheduler.sizer.slowest
+        return flight.progress_at + rows * scheduler.timeout + slack
+
+    def _update_progress(self, ticket: Any, flight: InFlight, now: float) -> None:
+        """See how far a chunk is, if the pool can tell; if not, it has been worked on since it was submitted."""
+        started = self._pool.rows_started(ticket) if hasattr(self._pool, "rows_started") else 0
+        if started != flight.started:
+            flight.started = started
+            flight.progress_at = now if hasattr(self._pool, "rows_started") else flight.since
+
+    def _kill_overdue(self) -> None:
+        if self.scheduler.timeout is None:
+            return
+        now = time.monotonic()
+        for ticket, flight in list(self._in_flight.items()):
+            self._update_progress(ticket, flight, now)
+            if now < self._overdue(flight):
+                continue
+            del self._in_flight[ticket]
+            first, last = flight.rows
+            logger.warning("Rows %d to %d of a query took too long and are given up", first, last - 1)
+            self._take_back(self._count(flight, self._pool.kill(ticket)))
+            if not self._errors:
+                self._retry_or_fail(flight)
+
+    def _kill_all(self) -> None:
+        """Give up what is in flight, and count what was started of it."""
+        rows = 0
+        while self._in_flight:
+            ticket = next(iter(self._in_flight))
+            flight = self._in_flight.pop(ticket)
+            rows += self._count(flight, self._pool.kill(ticket))
+        self._take_back(rows)  # last, since a log that cannot write raises
+
+    def _raise(self) -> None:
+        """Raise what the user's function raised, at the first of the rows where it did."""
+        broken = min(self._errors, key=lambda done: done.first)
+        assert broken.error is not None
+        with suppress(AttributeError, TypeError):  # some exceptions take no attributes
+            broken.error.add_note(f"In a worker:\n{broken.traceback}")
+        raise broken.error

@@ -1,0 +1,85 @@
+"""Names of earlier versions: each answers with one sentence that names the new one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, NoReturn, TypeVar
+
+Kind = TypeVar("Kind", bound=type)
+
+MODULES = {  # of 0.2 -> what took its place
+    "goldstein.counting": "goldstein.facts",
+    "goldstein.run.call": "goldstein.run.spec",
+    "goldstein.run.closing": "goldstein.run.final_estimate",
+}
+NAMES = {  # module: {name: what took its place}
+    "goldstein.methods.kernel": {"MachineCode": "CompiledKernel", "obstacle": "why_not_compilable"},
+    "goldstein.methods.method": {"Refusal": "Unsupported", "Bulk": "ChunkResult"},
+}
+METHOD_MEMBERS = {"guess": "from_scale"}  # of a user's method
+
+
+def instead(name: str, new: str) -> str:
+    """Say what took the place of a name."""
+    return f"{name} is called {new} since goldstein 0.3."
+
+
+def fields(**renamed: str) -> Callable[[Kind], Kind]:
+    """Return a decorator for a class some of whose fields have a new name: old=new."""
+
+    def decorate(kind: Kind) -> Kind:
+        init = kind.__init__  # type: ignore[misc]
+
+        @wraps(init)
+        def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                init(self, *args, **kwargs)
+            except TypeError:
+                for name in renamed.keys() & kwargs.keys():
+                    raise TypeError(instead(f"{kind.__name__}({name}=...)", renamed[name])) from None
+                raise
+
+        def missing(self: Any, name: str) -> NoReturn:
+            if name in renamed:
+                raise AttributeError(instead(f"{kind.__name__}.{name}", renamed[name]))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        kind.__init__ = checked  # type: ignore[misc]
+        kind.__getattr__ = missing  # type: ignore[attr-defined]
+        return kind
+
+    return decorate
+
+
+def check_members(kind: type, renamed: Mapping[str, str] = METHOD_MEMBERS) -> None:
+    """Refuse a user's class that still has a member of an earlier version, which would be ignored."""
+    for name in renamed:
+        if any(name in vars(base) for base in kind.__mro__):
+            raise TypeError(instead(f"{kind.__name__}.{name}", renamed[name]))
+
+
+def names(module: str) -> Callable[[str], NoReturn]:
+    """Return the `__getattr__` of a module some of whose names have a new one."""
+
+    def missing(name: str) -> NoReturn:
+        if name in NAMES[module]:  # an AttributeError would be replaced by the import statement
+            raise ImportError(instead(f"{module}.{name}", NAMES[module][name]))
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return missing
+
+
+class _Finder:
+    """Answers the import of a module that is gone."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> None:
+        if fullname in MODULES:
+            raise ModuleNotFoundError(instead(fullname, MODULES[fullname]), name=fullname)
+
+
+def install() -> None:
+    """Answer imports of modules that are gone."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

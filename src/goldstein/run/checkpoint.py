@@ -1,0 +1,115 @@
+"""Checkpoints: what a run writes down so that it can be resumed, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from goldstein.oracle import Query
+from goldstein.run.journal import Journal
+from goldstein.run.result import Result, Status
+from goldstein.run.snapshot import Snapshot
+
+MOST_NUMBERS = 10_000  # of an answer that is written into the journal
+OUTCOME = ("fun", "fun_stderr", "nfev", "ngev", "nit", "nfail", "message")
+
+
+class NoJournal:
+    """The journal of a run that has none: nothing is written, and nothing is known."""
+
+    replaying = False
+    doubt = ""
+    lost = 0
+    number = 0
+    position = 0
+
+    def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], horizon: bool) -> None:
+        """Do nothing; there is no snapshot to resume from."""
+
+    def known(self, query: Query) -> tuple[()]:
+        """Return no answer."""
+        return ()
+
+    def ended_here(self, status: Status) -> bool:
+        """Return False: no earlier run ended here."""
+        return False
+
+    def goes_on(self, status: Status) -> None:
+        """Do nothing; there is no end to forget."""
+
+    def monitored(self, nfev: int) -> None:
+        """Return None: the monitor was not called before."""
+
+    def monitor(self, nfev: int, value: float) -> None:
+        """Do nothing."""
+
+    def outcome(self, about: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def ending(self, status: Status) -> None:
+        """Do nothing."""
+
+    def due(self, compiled: bool) -> bool:
+        """Return False: no snapshot is due."""
+        return False
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Do nothing."""
+
+
+class Checkpoints:
+    """When the state of a run is saved.
+
+    Parameters
+    ----------
+    journal : Journal or None
+        Where.
+    take : callable
+        Returns a snapshot of the run as it is.
+    """
+
+    def __init__(self, journal: Journal | None, take: Callable[[], Snapshot]) -> None:
+        self.journal: Any = NoJournal() if journal is None else journal
+        self.compiled = False
+        self.final = False  # what comes now depends on the budget
+        self._take = take
+        self._at_rest: Snapshot | None = None  # the run when nothing was under way
+        self._writes = journal is not None
+
+    def rest(self) -> None:
+        """Take a snapshot now that nothing is under way, if there is use for one; save it if it is due."""
+        if not self._writes or self.final:
+            return
+        due = self.journal.due(self.compiled)
+        if not (self.compiled or due):
+            return
+        self._at_rest = self._take()
+        if due:
+            self.save()
+
+    def moved(self) -> None:
+        """Forget the last snapshot: the run has moved on."""
+        self._at_rest = None
+
+    def save(self) -> None:
+        """Save the run as it was when nothing was under way, if values of it are in no journal."""
+        if self._at_rest is not None:
+            self.journal.save(self._at_rest)
+
+    def end(self, status: Status) -> None:
+        """Take note that from here on a run with a larger budget would go another way."""
+        if self._writes and not self.final:
+            if self.compiled and self._at_rest is None:
+                self.rest()
+            self.save()
+            self.journal.ending(status)
+        self.final = True
+        self._at_rest = None
+
+    def outcome(self, result: Result) -> None:
+        """Write down how the run ended."""
+        about = {name: result[name] for name in OUTCOME}
+        about |= {"status": int(result.status), "compiled": self.compiled}
+        if result.x.size <= MOST_NUMBERS:
+            about["x"] = result.x.tolist()
+        self.journal.outcome(about)

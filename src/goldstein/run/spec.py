@@ -1,0 +1,445 @@
+"""What was asked of `minimize`: checked once, and written down once.
+
+A `RunSpec` holds every argument of a call. Its `identity` is what a journal compares, its `header` what a resumed run
+is made of, its `summary` what a result, a report and `goldstein inspect` show. An argument takes part in all three
+unless its field says otherwise.
+"""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from goldstein import arguments
+from goldstein.criterion import Criterion
+from goldstein.methods.method import Method
+from goldstein.methods.registry import METHODS, resolve
+from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Seeded, Unreplayable
+from goldstein.oracle.coordinates import Coordinates
+from goldstein.oracle.evaluate import check_workers
+from goldstein.output import OUTPUTS
+from goldstein.projection import Box, Projection, as_projection, coordinates_of, described, seen
+from goldstein.run.journal import Journal, content_of, shown_point
+
+FEW = 1000  # numbers that are written as such; more of them as bytes
+MOST_BYTES = 100_000  # of `args` that are worth a copy in every journal
+BARE = "bare"
+ORACLES = {kind.__name__: kind for kind in (Deterministic, Seeded, Unreplayable)}
+
+
+# Where an argument is not written down.
+OMIT = "omit"
+OF_CALL = {OMIT: ("identity", "header")}  # of one call and not of the run, but worth showing
+UNRECORDED = {OMIT: ("identity", "header", "summary")}  # nowhere, or by code of its own
+NOT_COMPARED = {OMIT: ("identity",)}  # may change when a run is resumed
+NOT_SHOWN = {OMIT: ("summary",)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunSpec:
+    """The arguments of `minimize`, checked; see there for what they mean.
+
+    Attributes
+    ----------
+    resolved : Method
+        `method` with its options; settings that are still open are chosen when the run begins.
+    oracle : Oracle
+        `fun` as an oracle.
+    allowed : Projection or None
+        The set that `bounds` or `projection` gives.
+    coordinates : Coordinates or None
+        In which variables and units the run happens; None: in the user's own.
+    default_max_evals : int or None
+        The budget that was chosen because no limit was given.
+    """
+
+    fun: Any = field(metadata=UNRECORDED)
+    x0: Any = field(metadata=NOT_COMPARED)
+    method: Any = field(default="auto", metadata=UNRECORDED)
+    args: Any = field(default=(), metadata=NOT_SHOWN)
+    options: Mapping[str, Any] | None = field(default=None, metadata=UNRECORDED)
+    max_evals: int | None = field(default=None, metadata=OF_CALL)
+    max_iter: int | None = field(default=None, metadata=OF_CALL)
+    stop: Any = ()
+    bounds: Any = field(default=None, metadata=OF_CALL)
+    projection: Any = field(default=None, metadata=OF_CALL)
+    x_scale: Any = None
+    output: str | None = None
+    rng: Any = field(default=None, metadata=UNRECORDED)
+    workers: Any = field(default=None, metadata=OF_CALL)
+    callback: Callable[..., Any] | None = field(default=None, metadata=UNRECORDED)
+    monitor: Callable[[Array], float] | None = field(default=None, metadata=UNRECORDED)
+    catch: Any = field(default=(), metadata=NOT_COMPARED)
+    journal: Any = field(default=None, metadata=OF_CALL)
+    extend: bool = field(default=False, metadata=UNRECORDED)
+    max_time: float | None = field(default=None, metadata=OF_CALL)
+    timeout: float | None = field(default=None, metadata=OF_CALL)
+    retries: int = field(default=2, metadata=OF_CALL)
+    max_fail: int | None = field(default=None, metadata=NOT_COMPARED)
+    progress: bool = field(default=False, metadata=UNRECORDED)
+    compiled: bool | None = field(default=None, metadata=NOT_COMPARED)
+    stationarity: Any = None
+
+    seed: str = field(init=False)
+    resolved: Method = field(init=False)
+    oracle: Oracle = field(init=False)
+    allowed: Projection | None = field(init=False)
+    coordinates: Coordinates | None = field(init=False)
+    default_max_evals: int | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        arguments.keep(self, seed=_seed(self.rng))
+        x0 = arguments.point("x0", self.x0)
+        x_scale = arguments.optional_scales("x_scale", self.x_scale, x0.size)
+        arguments.keep(
+            self,
+            x0=x0,
+            x_scale=x_scale,
+            catch=arguments.exceptions("catch", self.catch),
+            max_evals=arguments.optional_count("max_evals", self.max_evals),
+            max_iter=arguments.optional_count("max_iter", self.max_iter),
+            output=arguments.optional_one_of("output", self.output, OUTPUTS),
+            callback=_callback(arguments.optional_callable("callback", self.callback)),
+            monitor=arguments.optional_callable("monitor", self.monitor),
+            stationarity=_stationarity(self.stationarity),
+            max_time=arguments.optional_positive("max_time", self.max_time),
+            max_fail=arguments.optional_count("max_fail", self.max_fail, least=0),
+            extend=arguments.flag("extend", self.extend),
+            progress=arguments.flag("progress", self.progress),
+            rng=self.rng if self.rng is None else arguments.generator(self.rng),
+            journal=_journal(self.journal),
+            stop=_criteria(self.stop),
+        )
+        method = resolve(self.method, self.options)
+        if self.output == "best" and not method.needs.values:
+            raise ValueError(
+                f"{method.name} asks for no value of the points that it offers, so it cannot tell which is best."
+            )
+        allowed = as_projection(self.bounds, self.projection, x0.size)
+        coordinates = coordinates_of(x0, x_scale, allowed)
+        arguments.keep(self, resolved=method, allowed=allowed, coordinates=coordinates, oracle=self._as_oracle())
+        if self.max_evals is None and self.max_iter is None:
+            d = x0.size if coordinates is None else coordinates.inside(x0).size
+            arguments.keep(self, max_evals=1000 * (d + 1), default_max_evals=1000 * (d + 1))
+        check_room(seen(allowed, coordinates), coordinates, method)
+        check_workers(self.workers, self.timeout, self.retries)
+        unsupported = method.needs.unsupported(method.name, self.oracle)
+        if unsupported is not None:
+            raise ValueError(unsupported)
+
+    def _as_oracle(self) -> Oracle:
+        args = self.args if isinstance(self.args, tuple) else (self.args,)
+        if isinstance(self.fun, Oracle):
+            if args:
+                raise ValueError("args belong to a callable; an oracle has its own, such as Seeded(F, args=...).")
+            arguments.keep(self, args=self.fun.args)
+            return self.fun
+        if not callable(self.fun):
+            raise TypeError(f"fun must be a callable or an oracle, got {type(self.fun).__name__}.")
+        arguments.keep(self, args=args)
+        return Deterministic(self.fun, args)
+
+    @property
+    def bare(self) -> bool:
+        """Whether `fun` is a callable of which it is not known whether it is noisy."""
+        return not isinstance(self.fun, Oracle)
+
+    @property
+    def starts_outside(self) -> bool:
+        """Whether x0 lies outside of the bounds."""
+        return isinstance(self.allowed, Box) and not np.array_equal(self.allowed(self.x0), self.x0)
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        """Where the run ends."""
+        return {"max_evals": self.max_evals, "max_iter": self.max_iter}
+
+    def _recorded(self, where: str) -> dict[str, Any]:
+        named = [one.name for one in fields(self) if one.init and where not in one.metadata.get(OMIT, ())]
+        return {name: getattr(self, name) for name in named}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a run must have in common with one that it is resumed from; each stage adds its start and its rng."""
+        own = {
+            "method": repr(self.resolved),
+            "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
+            "bounds": described(self.allowed),
+        }
+        return own | {name: _comparable(name, value) for name, value in self._recorded("identity").items()}
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The call in plain data, of which `arguments_of` makes it again; `missing` names what is not plain data."""
+        method = ByName(self.method, self.options or {}) if isinstance(self.method, str) else self.method
+        header: dict[str, Any] = {"function": name_of(self.fun), "oracle": _oracle(self.fun)}
+        missing = []
+        values = {**self._recorded("header"), "method": method, "projection": self.allowed}
+        size = sum(getattr(one, "nbytes", 0) for one in self.args)
+        if size > MOST_BYTES:
+            missing.append(f"args ({size:,} bytes)")
+            values["args"] = ()
+        for name, value in values.items():
+            try:
+                header[name] = _plain(value)
+            except NotPlainError as error:
+                missing.append(f"{name} ({error})")
+        return {**header, "missing": missing}
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What was asked for, as people read it; an argument that has its default is left out."""
+        shown = {"function": name_of(self.fun), "seed": self.seed}
+        defaults = {one.name: one.default for one in fields(self)}
+        for name, value in self._recorded("summary").items():
+            if name == "max_evals" or not _equal(value, defaults[name]):
+                shown[name] = _readable(value)
+        return {name: value for name, value in shown.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class ByName:
+    """A method as the user named it, with the options for it."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+class NotPlainError(TypeError):
+    """Something is no plain data; it says what."""
+
+
+def arguments_of(header: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
+    """Return the arguments of `minimize` for the header of a run and its function.
+
+    Parameters
+    ----------
+    header : mapping
+        What `RunSpec.header` was.
+    fun : Oracle or callable
+        An oracle is taken as it is; a callable is made into the kind of oracle that the run had.
+    """
+    if header is None:
+        raise ValueError("it does not say by which call it was made")
+    missing = [name for name in header["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
+    if missing:
+        raise ValueError(f"what it was given is no plain data: {', '.join(missing)}")
+    own = ("function", "oracle", "missing", "args")
+    again = {name: _made(value) for name, value in header.items() if name not in own}
+    args = () if isinstance(fun, Oracle) else _made(header["args"])
+    again["fun"] = fun if isinstance(fun, Oracle) else _wrapped(fun, header["oracle"], args)
+    if not isinstance(again["fun"], Oracle):
+        again["args"] = args
+    return again
+
+
+def check_room(box: Projection | None, coordinates: Coordinates | None, method: Method) -> None:
+    """Refuse a method whose queries lie farther from its points than a box has room for."""
+    radius = method.needs.query_radius
+    if not isinstance(box, Box) or method.needs.respects_bounds or box.holds(radius):
+        return
+    widths = np.atleast_1d(np.asarray(box.upper) - np.asarray(box.lower))
+    narrowest = int(np.argmin(widths))
+    room = float(widths[narrowest]) / 2
+    free = None if coordinates is None else coordinates.free
+    place = narrowest if free is None else int(free[narrowest])
+    unit = "" if coordinates is None or coordinates.scale is None else " in x / x_scale"
+    raise ValueError(
+        f"{method.name} asks for values up to delta = {radius:.6g} from its points, but the bounds of coordinate "
+        f"{place} leave only {room:.6g} to each side of their middle{unit}: give it a smaller delta, or use "
+        '"auto", which keeps to any bounds.'
+    )
+
+
+def name_of(fun: Any) -> str:
+    """Return where a function is found, as module:name, or what it is."""
+    bare = fun.fun if isinstance(fun, Oracle) else fun
+    name = getattr(bare, "__qualname__", None)
+    module = getattr(bare, "__module__", None)
+    return f"{module}:{name}" if name and module else type(bare).__name__
+
+
+def asks_for(callback: Callable[..., Any], name: str) -> bool:
+    """Whether a callback has a parameter of this name."""
+    try:
+        return name in inspect.signature(callback).parameters
+    except (TypeError, ValueError):  # some that are not written in Python do not tell
+        return False
+
+
+def _callback(callback: Any) -> Callable[..., Any] | None:
+    """Return a callback that takes the result so far; one that asks for `xk` gets the point alone."""
+    if callback is None or not asks_for(callback, "xk"):
+        return callback  # type: ignore[no-any-return]
+    return lambda result: callback(result.x)
+
+
+def _stationarity(pair: Any) -> tuple[float, float] | None:
+    if pair is None:
+        return None
+    numbers = list(pair) if isinstance(pair, Iterable) else []
+    if len(numbers) != 2:
+        raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(pair)}.")
+    delta, epsilon = numbers
+    return arguments.positive("delta", delta), arguments.positive("epsilon", epsilon)
+
+
+def _journal(journal: Any) -> Journal | None:
+    if journal is None or isinstance(journal, Journal):
+        return journal
+    if not isinstance(journal, str | os.PathLike):
+        raise TypeError(f"journal must be a path or a Journal, got {type(journal).__name__}.")
+    return Journal(journal)
+
+
+def _criteria(stop: Any) -> tuple[Criterion, ...]:
+    if stop is None:
+        return ()
+    criteria = tuple(stop) if isinstance(stop, Iterable) else (stop,)
+    for criterion in criteria:
+        if not isinstance(criterion, Criterion):
+            raise TypeError(f"stop takes criteria from goldstein.stop, got {type(criterion).__name__}.")
+    return criteria
+
+
+def _seed(rng: Any) -> str:
+    """Return what is known of the seed."""
+    if isinstance(rng, np.random.Generator):
+        return "a generator of the caller"
+    if rng is None:
+        return "none, so that this run cannot be repeated"
+    return arguments.shown(rng)
+
+
+def _comparable(name: str, value: Any) -> Any:
+    """Return an argument as a journal compares it."""
+    if name == "args":
+        return content_of(value)
+    if isinstance(value, np.ndarray):
+        return shown_point(value)
+    if isinstance(value, tuple | list):
+        return [_comparable("", one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return repr(value) if is_dataclass(value) else type(value).__name__
+
+
+def _readable(value: Any) -> Any:
+    """Return an argument as people read it."""
+    if isinstance(value, Journal):
+        return str(value.path)
+    if isinstance(value, np.ndarray):
+        return arguments.shown(value.tolist())
+    if isinstance(value, tuple) and all(isinstance(one, int | float) for one in value):
+        return value
+    if isinstance(value, tuple):
+        return [one.__name__ if isinstance(one, type) else type(one).__name__ for one in value]
+    if isinstance(value, bool | int | float | str):
+        return value
+    return arguments.shown(value)
+
+
+def _equal(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, bool | int | float | str | tuple) and value == default)
+
+
+def _oracle(fun: Any) -> dict[str, Any]:
+    if not isinstance(fun, Oracle):
+        return {"kind": BARE}
+    grad = fun.grad is not None
+    return {"kind": type(fun).__name__, "n": fun.n, "vectorized": fun.vectorized, "grad": grad}
+
+
+def _wrapped(fun: Any, oracle: Mapping[str, Any], args: Any) -> Any:
+    kind = oracle["kind"]
+    if kind == BARE:
+        return fun
+    if oracle["grad"] or (kind not in ORACLES and kind != FiniteSum.__name__):
+        more = " with gradients" if oracle["grad"] else ""
+        raise ValueError(f"its function was of the kind {kind}{more}, so an oracle of that kind is needed")
+    if kind == FiniteSum.__name__:
+        return FiniteSum(fun, oracle["n"], args, oracle["vectorized"])
+    return ORACLES[kind](fun, args, oracle["vectorized"])
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in JSON types; what JSON has no type for is a dict with one key that tells which."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return _plain_array(value)
+    if isinstance(value, list | tuple):
+        return {type(value).__name__: [_plain(item) for item in value]}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _plain(item) for key, item in value.items()}}
+    if isinstance(value, type) and value.__module__ == "builtins":
+        return {"builtin": value.__name__}
+    if isinstance(value, ByName):
+        return {"by name": value.name, "options": {key: _plain(item) for key, item in value.options.items()}}
+    return _plain_settings(value)
+
+
+def _plain_array(value: Array) -> dict[str, Any]:
+    kind = value.dtype.str
+    if value.size <= FEW:
+        return {"array": kind, "numbers": value.tolist()}
+    return {"array": kind, "shape": list(value.shape), "bytes": base64.b64encode(value.tobytes()).decode()}
+
+
+def _plain_settings(value: Any) -> dict[str, Any]:
+    """Return the library's own settings: the name of a class, and what it is made with."""
+    kind = type(value)
+    if not (is_dataclass(value) and kind.__module__.startswith("goldstein.")):
+        raise NotPlainError(f"a {kind.__module__}.{kind.__qualname__}")
+    made_with = {one.name: _plain(getattr(value, one.name)) for one in fields(value) if one.init}
+    return {"settings": f"{kind.__module__}:{kind.__qualname__}", "with": made_with}
+
+
+def _made(plain: Any) -> Any:
+    """Undo `_plain`."""
+    if not isinstance(plain, dict):
+        return plain
+    if "array" in plain:
+        return _made_array(plain)
+    if "list" in plain:
+        return [_made(item) for item in plain["list"]]
+    if "tuple" in plain:
+        return tuple(_made(item) for item in plain["tuple"])
+    if "dict" in plain:
+        return {key: _made(item) for key, item in plain["dict"].items()}
+    if "builtin" in plain:
+        return getattr(builtins, plain["builtin"])
+    if "by name" in plain:
+        return _by_name(plain["by name"], {key: _made(item) for key, item in plain["options"].items()})
+    return _made_settings(plain)
+
+
+def _made_array(plain: Mapping[str, Any]) -> Array:
+    if "numbers" in plain:
+        return np.array(plain["numbers"], plain["array"])
+    flat = np.frombuffer(base64.b64decode(plain["bytes"]), plain["array"])
+    return flat.reshape(plain["shape"]).copy()
+
+
+def _by_name(name: str, options: Mapping[str, Any]) -> Method:
+    if name not in METHODS:
+        raise ValueError(f"its method {name!r} is not registered where the function comes from")
+    return resolve(name, options)
+
+
+def _made_settings(plain: Mapping[str, Any]) -> Any:
+    module, _, name = plain["settings"].partition(":")
+    kind: Any = getattr(import_module(module), name, None) if module.startswith("goldstein.") else None
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise ValueError(f"{plain['settings']} is unknown to this version")
+    return kind(**{key: _made(item) for key, item in plain["with"].items()})
