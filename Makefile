@@ -9,9 +9,9 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 STUDIES := study-svm study-attack study-lenet study-scaling study-defaults study-bars study-peers study-why
 # What tells most in little time: two minutes on two cores.
-QUICK := arguments layers golden algorithms minimize budget failures attack smoothing docs
+QUICK := test_arguments across/test_layers across/test_golden methods/test_algorithms test_minimize run/test_budget run/test_failures attack/test_core estimate/test_smoothing across/test_docs
 # What the versions of numpy, scipy, numba and scikit-learn may break.
-OLDEST := arguments algorithms minimize budget manners compiled sift sklearn report plot cli_commands
+OLDEST := test_arguments methods/test_algorithms test_minimize run/test_budget across/test_manners compiled/test_compiled methods/test_sift sklearn/test_estimators report/test_report report/test_plot cli/test_commands
 .PHONY: help venv demo demo-attack check test wheel oldest lint bench docs browser clean $(STUDIES)
 
 help:
@@ -49,7 +49,7 @@ demo-attack: $(STAMP)
 	$(BIN)/goldstein demo-attack
 
 check: lint
-	$(BIN)/python -m pytest -n 2 $(QUICK:%=tests/test_%.py)
+	$(BIN)/python -m pytest -n 2 $(QUICK:%=tests/%.py)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
@@ -61,7 +61,7 @@ oldest: $(STAMP)
 	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(VENV)-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[compiled,sklearn,plot,report,cli]" pytest pytest-xdist pytest-benchmark hypothesis pandas
-	$(VENV)-oldest/bin/python -m pytest -n 2 $(OLDEST:%=tests/test_%.py)
+	$(VENV)-oldest/bin/python -m pytest -n 2 $(OLDEST:%=tests/%.py)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

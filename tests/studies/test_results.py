@@ -26,9 +26,9 @@ from studies.attack import curves
 from studies.scaling import planned, tuned
 from studies.scaling.problems import TERRAINS
 from studies.svm import study as svm
-from test_datasets import REAL, needs_real_data
+from tests.studies.test_datasets import REAL, needs_real_data
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LIKE_MACHINE = not llvmlite.binding.get_host_cpu_features().get("avx512f", False)
 WITHIN = 6.0  # standard deviations
 

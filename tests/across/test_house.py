@@ -45,14 +45,14 @@ def test_nothing_outside_its_room_touches_what_a_method_keeps_to_itself(file):
 
 
 def test_the_version_stands_in_one_place():
-    pyproject = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert gs.__version__ not in pyproject
     assert 'attr = "goldstein.__version__"' in pyproject
 
 
 def test_make_installs_every_extra_that_tests_need():
     """Where an extra is missing its tests are skipped, which nobody would notice."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     (for_the_demo, installed) = re.findall(
         r'constraints\.txt --editable "\.\[([a-z,]+)\]"', (root / "Makefile").read_text(encoding="utf-8")
@@ -63,7 +63,7 @@ def test_make_installs_every_extra_that_tests_need():
 
 
 def test_the_walk_of_a_call_names_files_and_functions_that_are_there():
-    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     hops = re.findall(r"^\| \d+ \| `([^`]+)` \| `([^`]+)`", page, flags=re.MULTILINE)
     assert len(hops) == 13
     for file, function in hops:
@@ -73,7 +73,7 @@ def test_the_walk_of_a_call_names_files_and_functions_that_are_there():
 
 
 def test_the_oldest_versions_are_those_that_are_allowed():
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pins = re.findall(
         r"^([a-z0-9-]+)==([0-9.]+)$", (root / "constraints-oldest.txt").read_text(encoding="utf-8"), re.MULTILINE
@@ -95,6 +95,6 @@ def test_the_oldest_versions_are_those_that_are_allowed():
 def test_every_extra_has_its_use_in_the_check_of_the_wheel():
     import check_wheel
 
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert check_wheel.USES.keys() == extras.keys() - {"all"}

@@ -135,7 +135,7 @@ def test_a_method_of_ones_own_runs_many_times(registered):
     assert len(many) == 2
 
 
-CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
 def test_a_method_is_added_word_for_word_as_contributing_says():

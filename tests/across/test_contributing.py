@@ -7,7 +7,7 @@ import pytest
 
 import goldstein as gs
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 ROOT = Path(gs.__file__).parent
 ROOMS = sorted(
     f"{path.name}/" if path.is_dir() else path.name

@@ -417,7 +417,7 @@ DIES_WHILE_SAVING = """
 import os, sys
 import numpy as np
 import goldstein as gs
-from tests.test_journal import METHOD, X0, plain
+from tests.run.test_journal import METHOD, X0, plain
 
 real = np.savez
 count = 0

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from studies import datasets
-from test_datasets import TEXT, cache, check_toy, file_of, idx, packed
+from tests.studies.test_datasets import TEXT, cache, check_toy, file_of, idx, packed
 
 __all__ = ["cache"]  # a fixture
 
@@ -227,8 +227,8 @@ def test_no_network_is_a_download_error_that_says_what_to_do(monkeypatch):
 def test_two_processes_that_want_the_same_file_download_it_once(toy, server, cache):
     source = datasets.SOURCES["toy"].files[0]
     program = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import http.client, test_downloads; http.client.HTTPSConnection = test_downloads.Unencrypted\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "import http.client; from tests.studies import test_downloads; http.client.HTTPSConnection = test_downloads.Unencrypted\n"
         "from studies import datasets as d; from studies.datasets import File\n"
         f"d.SOURCES['toy'] = d.Source(({source!r},), 4, 4, 'libsvm')\n"
         "print(d.load('toy')[0].nnz)"

@@ -244,7 +244,7 @@ def test_the_library_adds_only_a_handler_that_says_nothing():
 
 def program(word):
     """Return the program in docs/resume.md that has a word in it."""
-    text = (Path(__file__).parent.parent / "docs" / "resume.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "resume.md").read_text()
     (found,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if f"import {word}" in one]
     assert found.count("\n") - found.count("\n\n") <= 5
     return found

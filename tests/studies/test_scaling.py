@@ -20,7 +20,7 @@ from studies.scaling import study as scaling
 from studies.scaling import tuned as scaling_tuned
 from studies.scaling.problems import SHARES, TERRAINS, N
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TINY_SEEDS = scaling_planned.Seeds(
     smoothed=10, blocks=2, momentum=0, certifying=2, epsilons=(1.0,), problems=("ridge",)
 )

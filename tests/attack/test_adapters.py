@@ -204,7 +204,7 @@ def test_the_demo_leaves_numbers_a_figure_and_images(tmp_path, monkeypatch):
     for needed in ("typer", "torch", "sklearn", "matplotlib"):
         pytest.importorskip(needed)
     from goldstein.demo import attack as demo_attack
-    from test_cli import run
+    from tests.cli.test_app import run
 
     monkeypatch.setattr(demo_attack, "EPOCHS", 3)
     code, said = run("demo-attack", "--out", tmp_path, "--images", 30, "--max-queries", 60)

@@ -14,7 +14,7 @@ import pytest
 
 import goldstein as gs
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TEXTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 OPTIONAL = {"numba", "sklearn", "matplotlib", "torch", "typer", "rich", "ray", "distributed", "pandas", "art", "simopt"}
 MODULES = sorted(m.name for m in pkgutil.walk_packages(gs.__path__, "goldstein.") if not m.name.endswith("__main__"))

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 import torch
 
 from studies.attack import lenet
-from test_datasets import REAL, needs_real_data
+from tests.studies.test_datasets import REAL, needs_real_data
 
 TINY = lenet.Schedule(epochs=4, step_size=0.1, halve_every=None, batch_size=20, momentum=0.9)
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_what_is_done_is_not_asked_again_and_the_result_is_the_same(tmp_path, la
 
 KILLED = """
 import sys
-import test_attack_journal as t
+import tests.attack.test_journal as t
 t.run(t.Counting(most=int(sys.argv[2]), killing=True), sys.argv[1])
 """
 
@@ -82,7 +83,9 @@ t.run(t.Counting(most=int(sys.argv[2]), killing=True), sys.argv[1])
 def test_a_killed_attack_goes_on(tmp_path):
     whole = run(scores)
     path = tmp_path / "attack.journal"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])}
+    root = Path(__file__).parents[2]
+    folders = [str(root), str(root / "tests" / "support"), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     for share in (0.3, 0.5):
         most = str(int(whole.queries.sum() * share))
         process = subprocess.run([sys.executable, "-c", KILLED, path, most], env=env, check=False)

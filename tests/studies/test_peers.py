@@ -424,13 +424,13 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_study_peers as it
+import tests.studies.test_peers as it
 it.run(Path(sys.argv[1]))
 """
 
 
 def test_a_killed_study_goes_on_to_the_same_results(done, tmp_path):
-    program = PROGRAM.format(tests=str(Path(__file__).parent))
+    program = PROGRAM.format(tests=str(Path(__file__).parents[2]))
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.DEVNULL)
     while process.poll() is None and len(list(tmp_path.glob("peers/cells/*.json"))) < 20:
         time.sleep(0.002)
@@ -476,7 +476,7 @@ def test_the_report_shows_every_cell(done, tmp_path):
 
 
 def test_the_committed_report_is_made_of_the_committed_numbers():
-    folder = Path(__file__).parent.parent / "results"
+    folder = Path(__file__).parents[2] / "results"
     results = study.read(folder)
     assert (folder / "peers" / "table.md").read_text() == report.tables(results, summary.judged(results))
 

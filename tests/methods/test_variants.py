@@ -7,7 +7,7 @@ import goldstein as gs
 from goldstein.methods.method import Context, Unsupported
 from goldstein.methods.one_phase import OnePhase
 from goldstein.state import pack
-from test_algorithms import (
+from tests.methods.test_algorithms import (
     ORACLES,
     X0,
     D,

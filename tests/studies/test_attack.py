@@ -29,7 +29,7 @@ from studies.attack import references as attack_references
 from studies.attack import report as attack_report
 from studies.attack import study as attack
 from studies.work import Work
-from test_lenet import bars
+from tests.studies.test_lenet import bars
 
 TINY = attack.Attacks(images=6, max_queries=100, rounds=(2, 4), tuning_queries=50)
 HEIGHT = 0.3  # of the bars in the images: less than what κ can hide
@@ -197,13 +197,13 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_study_attack as it
+import tests.studies.test_attack as it
 it.run(Path(sys.argv[1]), jobs=2)
 """
 
 
 def start(out):
-    program = PROGRAM.format(tests=str(Path(__file__).parent))
+    program = PROGRAM.format(tests=str(Path(__file__).parents[2]))
     return subprocess.Popen([sys.executable, "-c", program, str(out)], stdout=subprocess.DEVNULL)
 
 
@@ -372,7 +372,7 @@ def test_a_difference_whose_band_holds_zero_is_level(low, high, word):
 
 
 def test_the_committed_report_is_made_of_the_committed_numbers():
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     results = json.loads((root / "results" / "attack" / "results.json").read_text())
     assert (root / "results" / "attack" / "table.md").read_text() == attack_report.tables(results)
 

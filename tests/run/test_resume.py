@@ -1,4 +1,4 @@
-"""A resumed run equals the uninterrupted one bit for bit; tests/test_journal.py is about the file itself.
+"""A resumed run equals the uninterrupted one bit for bit; tests/run/test_journal.py is about the file itself.
 
 This file is also the program of the other processes that its tests start: `python test_resume.py rest folder`.
 """

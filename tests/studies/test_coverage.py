@@ -6,7 +6,7 @@ from pathlib import Path
 
 def test_the_committed_table_covers():
     """The nominal 95 % lie between 90 and 99 % in each cell with a spread; without one U is exact, but for one cell."""
-    table = json.loads((Path(__file__).parent.parent / "results" / "coverage.json").read_text())
+    table = json.loads((Path(__file__).parents[2] / "results" / "coverage.json").read_text())
     assert (table["repetitions"], table["draws"], table["confidence"]) == (1_000, 300, 0.95)
     cells = {(row["kind"], row["d"], row["distance"]): row for row in table["rows"]}
     assert len(cells) == 4 * 3 * 5

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from studies import datasets
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TEXT = b"+1 1:0.5 3:-2\n-1 2:1e-3\n-1\n+1 4:7"
 MATRIX = [[0.5, 0, -2, 0], [0, 1e-3, 0, 0], [0, 0, 0, 0], [0, 0, 0, 7]]
 SIGNS = [1, -1, -1, 1]

@@ -259,13 +259,13 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_study_svm as it
+import tests.studies.test_svm as it
 it.svm.run(Path(sys.argv[1]), scale=it.TINY, problems=it.problems, other_problems=it.others, jobs=2)
 """
 
 
 def start(out):
-    program = PROGRAM.format(tests=str(Path(__file__).parent))
+    program = PROGRAM.format(tests=str(Path(__file__).parents[2]))
     return subprocess.Popen([sys.executable, "-c", program, str(out)], stdout=subprocess.DEVNULL)
 
 
@@ -370,7 +370,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_run(done, tmp_path, keys
 
 
 def test_the_committed_report_is_made_of_the_committed_numbers():
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     results = json.loads((root / "results" / "svm" / "results.json").read_text())
     assert (root / "results" / "svm" / "table.md").read_text() == svm_report.tables(results)
 

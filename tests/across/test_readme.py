@@ -13,7 +13,7 @@ import pytest
 
 import goldstein as gs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 COMMAND = "import sys; from goldstein.cli import main; sys.argv[0] = 'goldstein'; main()"
@@ -113,7 +113,7 @@ def test_every_call_in_the_table_runs(have, call, tmp_path, monkeypatch):
         pytest.importorskip("matplotlib")
     for code in re.findall(r"`([^`]+)`", call):
         if code.startswith("goldstein attack "):
-            continue  # tests/test_cli_commands.py runs it
+            continue  # tests/cli/test_commands.py runs it
         if code.startswith("@"):
             assert callable(eval(code[1:], namespace))
         elif code.startswith("goldstein.") and "(" not in code:
