@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from golden_runs import LONG, RUNS, differences, load, repeat, tag
+from tests.golden_runs import LONG, RUNS, differences, load, repeat, tag
 
 TAG, RECORDED = load()
 SAME_MACHINE = tag() == TAG

@@ -93,7 +93,7 @@ def test_the_oldest_versions_are_those_that_are_allowed():
 
 
 def test_every_extra_has_its_use_in_the_check_of_the_wheel():
-    import check_wheel
+    from tests import check_wheel
 
     root = Path(__file__).parents[2]
     extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
