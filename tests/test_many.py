@@ -247,6 +247,21 @@ def test_dask_does_the_runs(tmp_path):
     same(many(Calls(tmp_path, at=1, act=explode), journal=tmp_path / "sweep"))
 
 
+def test_a_run_that_gets_further_each_time_may_lose_its_worker_often(tmp_path):
+    """Every 15th call kills its process; what the journal holds is not asked for again, so that the run ends."""
+
+    def deadly(x, path=str(tmp_path / "calls")):
+        with Path(path).open("ab") as file:
+            file.write(b".")
+        if Path(path).stat().st_size % 15 == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return value(x)
+
+    same(many(deadly, workers=2, seeds=SEEDS[:2], journal=tmp_path / "sweep"), seeds=SEEDS[:2])
+    with pytest.raises(RuntimeError, match="crashed its worker every time; check that it runs in a worker process"):
+        many(lambda x: os.kill(os.getpid(), signal.SIGKILL), workers=2, seeds=2, journal=tmp_path / "other")
+
+
 def test_many_runs_are_told_in_a_few_lines():
     runs = gs.minimize_many(lambda x: abs(x).sum(), np.ones(2), gs.GFM(0.01, 0.01), seeds=4, max_evals=300)
     said = repr(runs)

@@ -35,6 +35,7 @@ from goldstein.oracle.pool import ProcessPool
 from goldstein.oracle.scheduler import Scheduler
 from goldstein.oracle.tasks import Chunk, TaskResult, WorkerPool
 from goldstein.run.history import COLUMNS
+from goldstein.run.inspection import inspect
 from goldstein.run.result import Result, Status
 from goldstein.warnings import warn
 
@@ -185,8 +186,27 @@ class Runs:
         """Return the run of one seed; what its journal holds is not asked for again."""
         seed = self.seeds[index]
         start = self.starts[index] if self.starts.ndim == 2 else self.starts
-        journal = None if self.folder is None else self.folder / f"seed-{seed}.journal"
-        return minimize(self.fun, start, self.method, rng=seed, journal=journal, **self.kwargs)
+        return minimize(self.fun, start, self.method, rng=seed, journal=self.journal(index), **self.kwargs)
+
+    def journal(self, index: int) -> Path | None:
+        """Return the journal of one run."""
+        return None if self.folder is None else self.folder / f"seed-{self.seeds[index]}.journal"
+
+
+class Progress:
+    """Whether a run got further, by its journal, since this was last asked."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._evaluations: dict[int, int] = {}
+
+    def __call__(self, index: int) -> bool:
+        path = self._runs.journal(index)
+        if path is None or not path.exists():
+            return False
+        before = self._evaluations.get(index, 0)
+        self._evaluations[index] = inspect(path).evaluations
+        return self._evaluations[index] > before
 
 
 class Arrivals:
@@ -208,8 +228,8 @@ class Arrivals:
         """Keep the results of runs from the one with index `first` on."""
         if not isinstance(answer, Ended):  # what the scheduler puts in the place of a row that was lost too often
             raise RuntimeError(
-                f"The run with seed {self._seeds[first]} took its worker with it each time that it was begun; see "
-                "whether a worker can do it at all."
+                f"The run with seed {self._seeds[first]} crashed its worker every time; check that it runs in a worker "
+                "process."
             )
         for index, result in enumerate(answer.results, first):
             self.keep(index, result)
@@ -296,7 +316,7 @@ def minimize_many(
             _one_by_one(runs, arrivals)
         else:
             # No run hangs however long it takes, and with a timeout none waits behind another one at a worker.
-            scheduler = Scheduler(pool, math.inf, retries, even=False)
+            scheduler = Scheduler(pool, math.inf, retries, even=False, progressed=Progress(runs))
             query = Query(np.arange(len(wanted), dtype=float)[:, None])
             try:
                 scheduler.batch(query, [(0, len(wanted))], arrivals, None).run()

@@ -323,6 +323,27 @@ def test_an_exception_that_cannot_travel_is_put_into_words(kind):
         assert raised.value.point in X
 
 
+class Retired(Capricious):
+    """A pool of the user's that still has a member by its old name."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("employ", "initialize"),
+        ("begin", "submit"),
+        ("ended", "wait"),
+        ("give_up", "kill"),
+        ("recall", "cancel_pending"),
+        ("begun", "rows_started"),
+    ],
+)
+def test_a_pool_with_a_retired_member_is_refused_with_its_new_name(old, new, monkeypatch):
+    monkeypatch.setattr(Retired, old, lambda self, *args: None, raising=False)
+    with pytest.raises(TypeError, match=rf"{old} is called {new}"):
+        check_workers(Retired())
+
+
 # ------------------------------------------------------------------------------------------ workers that are lost
 
 
@@ -395,6 +416,68 @@ def test_an_executor_that_takes_no_more_work_is_one_sentence(tmp_path):
         with pytest.raises(RuntimeError, match=r"takes no more work \(BrokenProcessPool.* make a new one") as raised:
             evaluate(Query(X))
         assert isinstance(raised.value.__cause__, BrokenExecutor)
+
+
+class Restarted:
+    """A stand-in for a Dask client whose cluster is restarted: what it holds then is cancelled or lost."""
+
+    class Future(PlainFuture):
+        status = "pending"
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def nthreads(self):
+        return {"here": 2}
+
+    def scatter(self, data, **settings):
+        raise NotImplementedError
+
+    def submit(self, function, *args, pure=True):
+        future = self.Future()
+        future.result = lambda timeout=None: PlainFuture.result(future, timeout=0)
+        self.number += 1
+        result = function(*args)  # it was started, and what came of it is gone
+        if self.number in (3, 5):
+            future.status = "lost"  # which calls nobody back
+        elif self.number in (4, 6):
+            future.cancel()
+        else:
+            future.set_result(result)
+        return future
+
+
+def test_what_a_restart_of_a_dask_cluster_loses_is_done_again_and_counted():
+    calls = []
+    oracle = gs.Deterministic(lambda x: calls.append(1) or value(x))
+    with Evaluator(oracle, Restarted()) as evaluate:
+        evaluate.deadline = time.monotonic() + 20
+        np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
+        assert evaluate.repeated == len(calls) - 40 > 0
+
+
+def test_a_dask_cluster_may_be_restarted_often(tmp_path):
+    f = Called(tmp_path, pause=0.02)
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with cluster, Client(cluster) as client, Evaluator(gs.Deterministic(f), client) as evaluate:
+        running = threading.Event()
+
+        def restart():
+            for _ in range(4):
+                running.wait(60)
+                time.sleep(0.5)
+                client.restart()
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        evaluate.deadline = time.monotonic() + 150
+        running.set()
+        for _ in range(100):
+            np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
+            if not thread.is_alive():
+                break
+        thread.join()
+        assert evaluate.repeated > 0
 
 
 class Vanishing:

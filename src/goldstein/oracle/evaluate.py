@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.oracle.executor import DaskPool, ExecutorPool, MapPool, is_dask
 from goldstein.oracle.oracles import Oracle, StartedCounter
 from goldstein.oracle.pool import ProcessPool
 from goldstein.oracle.query import Answer, Query
-from goldstein.oracle.scheduler import Rows, Scheduler, record_partial
+from goldstein.oracle.scheduler import Interrupts, Rows, Scheduler, record_partial
 from goldstein.oracle.tasks import Catch, EvaluationLog, Task, TimeIsUp, WorkerPool
 
 TOLD = 0.02  # seconds of work in this process after which to tell what came of it
@@ -28,6 +28,8 @@ POOL_METHODS = ("initialize", "submit", "wait", "kill", "close")
 
 def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
     """Say what is wrong with a `workers` argument, before anything is evaluated."""
+    if workers is not None and not _is_number(workers):
+        retired.check_members(type(workers), retired.POOL_MEMBERS)
     if _is_number(workers):
         if workers < -1 or workers == 0:
             raise ValueError(f"workers must be a positive number of processes, or -1 for all cores; got {workers}.")
@@ -148,6 +150,7 @@ class Evaluator:
         self._counter = StartedCounter()
         self._given = workers
         self._pool = make_pool(workers)
+        self.interrupts: Interrupts | None = None  # when Ctrl-C may interrupt; None: at any time
         self._scheduler: Scheduler | None = None
         self._pace = 0.0  # seconds a row takes in this process; 0: not known yet
         if self._pool is not None:
@@ -251,6 +254,8 @@ class Evaluator:
         if not self._initialized:
             self._pool.initialize(Task(self.oracle, self.catch))
             self._initialized = True
+        if self.interrupts is not None:
+            self._scheduler.interrupts = self.interrupts
         batch = self._scheduler.batch(query, missing, log, self.deadline)
         try:
             batch.run()

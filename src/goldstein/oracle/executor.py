@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
-import queue
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager, suppress
@@ -18,7 +19,8 @@ from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
 
 Map = Callable[[Callable[[Chunk], TaskResult], Iterable[Chunk]], Iterable[TaskResult]]
 
-START = 60.0  # seconds that Dask's workers may take to be there, and to hand over what they have done
+START = 60.0  # seconds that Dask's workers may take to be there
+HAND_OVER = 10.0  # and to hand over a result
 GONE = 300.0  # seconds without any worker, after there were some, at which a Dask cluster is beyond hope
 
 
@@ -41,7 +43,8 @@ class ExecutorPool:
         self._chunks: dict[int, Chunk] = {}
         self._futures: dict[int, Any] = {}
         self._hanging: set[int] = set()
-        self._finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._finished: deque[int] = deque()
+        self._any_finished = threading.Event()
         self._tickets = itertools.count()
         self._key = worker.new_key()
         self._task: Task | None = None
@@ -76,8 +79,12 @@ class ExecutorPool:
 
     def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
         """Wait until a future calls back; return all that have."""
+        if seconds != 0.0:
+            self.poll(seconds)
+        self._any_finished.clear()
         ends: list[tuple[int, TaskResult | TaskLost]] = []
-        for ticket in self._next_finished(seconds):
+        while self._finished:
+            ticket = self._finished.popleft()
             self._hanging.discard(ticket)
             future = self._futures.pop(ticket, None)
             if future is None:
@@ -91,6 +98,10 @@ class ExecutorPool:
             else:
                 self._submit(ticket, chunk, self._bytes())
         return ends
+
+    def poll(self, seconds: float | None) -> None:
+        """Wait until a future calls back."""
+        self._any_finished.wait(seconds)
 
     def cancel_pending(self) -> None:
         """Cancel what nobody has begun with."""
@@ -129,7 +140,11 @@ class ExecutorPool:
         with _taking_work():
             future = self.executor.submit(worker.work, self._key, chunk, packed, **self._submit_options)
         self._futures[ticket] = future
-        future.add_done_callback(lambda _: self._finished.put(ticket))
+        future.add_done_callback(lambda _: self._on_finished(ticket))
+
+    def _on_finished(self, ticket: int) -> None:
+        self._finished.append(ticket)
+        self._any_finished.set()
 
     def _outcome(self, future: Any) -> TaskResult | TaskLost | worker.TaskUnknown:
         """Return what a future holds; a task never raises, so that an exception is the machine's."""
@@ -154,14 +169,6 @@ class ExecutorPool:
             self._packed = worker.pack(self._task)
         return self._packed
 
-    def _next_finished(self, seconds: float | None) -> list[int]:
-        tickets: list[int] = []
-        with suppress(queue.Empty):
-            tickets.append(self._finished.get(timeout=seconds))
-            while True:
-                tickets.append(self._finished.get_nowait())
-        return tickets
-
 
 class DaskPool(ExecutorPool):
     """A pool behind a `dask.distributed.Client`; the task is scattered to its workers instead of sent with chunks.
@@ -176,6 +183,7 @@ class DaskPool(ExecutorPool):
 
     def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
         """Wait until a future calls back; say so when nobody is left who could make it."""
+        self._finished.extend(ticket for ticket, future in self._futures.items() if _is_lost(future))
         ends = super().wait(seconds)
         now = time.monotonic()
         if ends:
@@ -210,10 +218,14 @@ class DaskPool(ExecutorPool):
         super().close()
         self._scattered = None
 
+    def _outcome(self, future: Any) -> TaskResult | TaskLost | worker.TaskUnknown:
+        """Return what a future holds; what the cluster has cancelled or lost may have been started."""
+        if _is_lost(future) or future.cancelled():
+            return TaskLost("the Dask cluster was restarted, or has lost it", cluster_fault=True)
+        return super()._outcome(future)
+
     def _result(self, future: Any) -> TaskResult | worker.TaskUnknown:
-        result: TaskResult | worker.TaskUnknown = future.result(
-            timeout=START
-        )  # it may have died with the worker that had it
+        result: TaskResult | worker.TaskUnknown = future.result(timeout=HAND_OVER)  # its worker may have died since
         return result
 
     def _bytes(self) -> Any:
@@ -289,6 +301,11 @@ class MapPool:
     def close(self) -> None:
         """Nobody was hired here."""
         self._chunks.clear()
+
+
+def _is_lost(future: Any) -> bool:
+    """Whether a Dask cluster knows nothing of a future any more, which then never calls back."""
+    return getattr(future, "status", "") == "lost"
 
 
 def is_dask(executor: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import logging
 import math
 import os
@@ -18,19 +17,19 @@ import tempfile
 import time
 import traceback
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.oracle.query import Query
 from goldstein.oracle.recipe import Recipe, Repeated
 from goldstein.oracle.stats import Array
-from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
+from goldstein.oracle.tasks import Chunk, QueueingPool, Task, TaskLost, TaskResult
 from goldstein.oracle.worker import sendable, unpack
 
 try:
@@ -157,7 +156,7 @@ class Resources:
             self.folder.cleanup()
 
 
-class RayPool:
+class RayPool(QueueingPool):
     """Actors of Ray, for `workers`.
 
     Parameters
@@ -208,6 +207,7 @@ class RayPool:
         options: Mapping[str, Any] | None = None,
         patience: float = 60.0,
     ) -> None:
+        super().__init__()
         wanted = arguments.optional_count("actors", actors)
         self._patience = arguments.positive("patience", patience)
         self._options = {"num_cpus": 1, **(options or {}), "max_restarts": 0}
@@ -215,10 +215,7 @@ class RayPool:
         self._resources = Resources()
         self._actors = self._resources.actors
         self._starting = self._resources.starting  # by the reference to their consent
-        self._waiting: deque[tuple[int, Chunk]] = deque()
         self._flight: dict[Any, Actor] = {}  # by the reference to the answer
-        self._finished: list[tuple[int, TaskResult | TaskLost]] = []
-        self._tickets = itertools.count()
         self._stored: OrderedDict[bytes, Any] = OrderedDict()
         self._task: Any = None
         self._spawn_at = 0.0
@@ -250,41 +247,10 @@ class RayPool:
         self._spawn_at = 0.0
         self._wait_for_actors()
 
-    def submit(self, chunk: Chunk) -> int:
-        """Put a chunk in flight: to an actor who is free, or ahead of time to one who is busy."""
-        ticket = next(self._tickets)
-        self._waiting.append((ticket, chunk))
-        self._dispatch()
-        return ticket
-
-    def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
-        """Wait until a chunk has ended, an actor has died, or a new one has come."""
-        self._poll(0.0 if self._finished else seconds)
-        self._dispatch()
-        ends = self._finished
-        self._finished = []
-        return ends
-
-    def cancel_pending(self) -> None:
-        """Send nothing more; what an actor was sent is done, since it may have started."""
-        self._finished += [(ticket, TaskLost("it was taken back", started=0)) for ticket, _ in self._waiting]
-        self._waiting.clear()
-
-    def kill(self, ticket: int) -> int | None:
-        """Stop a chunk by dismissing its actor; what was sent there ahead of time comes back as lost."""
-        for entry in self._waiting:
-            if entry[0] == ticket:
-                self._waiting.remove(entry)
-                return 0
-        for actor in self._actors:
-            if any(ticket == given for given, _ in actor.chunks.values()):
-                self._remove(actor, "it was stopped", died=False)
-                break
-        for end in self._finished:
-            if end[0] == ticket:
-                self._finished.remove(end)
-                return end[1].started
-        return 0
+    def poll(self, seconds: float | None) -> None:
+        """Wait until a chunk has been answered, an actor has died, or a new one is ready."""
+        if not self._finished:
+            _ready([*self._flight, *self._starting], seconds)
 
     def close(self) -> None:
         """Dismiss everybody, and end the cluster if it was started here."""
@@ -340,7 +306,7 @@ class RayPool:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         return max(int(resources.get("CPU", 0.0) / (self._each() or 1.0)), 1)
 
-    def _message(self, query: Query) -> tuple[Array | None, bytes, list[Any]]:
+    def _encoded(self, query: Query) -> tuple[Array | None, bytes, list[Any]]:
         """Return what tells an actor where to evaluate: points, or a recipe and references to its long arrays."""
         points = query.points
         recipe = query.recipe
@@ -374,19 +340,19 @@ class RayPool:
                 return
             self._waiting.popleft()
             query = chunk.query
-            points, packed, arrays = self._message(query)
+            points, packed, arrays = self._encoded(query)
             answer = actor.handle.work.remote(chunk.first, query.order, query.samples, points, packed, *arrays)
             actor.chunks[answer] = (ticket, chunk)
             self._flight[answer] = actor
 
-    def _poll(self, seconds: float | None) -> None:
-        """Hear what there is to hear, and wait for it so long at most."""
+    def _collect(self) -> None:
         self._spawn()
-        for reference in _ready([*self._flight, *self._starting], seconds):
+        for reference in _ready([*self._flight, *self._starting], 0.0):
             if reference in self._starting:
                 self._on_ready(reference)
             elif reference in self._flight:  # not if its actor was found dead just now
                 self._receive(reference)
+        self._spawn()
         if not self._actors and time.monotonic() > self._empty_since + self._patience:
             raise RuntimeError(
                 f"No actor could be hired from Ray within {self._patience:g} seconds: {self._last_failure}; see what "
@@ -406,7 +372,13 @@ class RayPool:
             return
         del self._flight[answer]
         del actor.chunks[answer]
-        self._finished.append((ticket, done))
+        self._finished[ticket] = done
+
+    def _stop_worker_of(self, ticket: int) -> None:
+        for actor in self._actors:
+            if any(ticket == other for other, _ in actor.chunks.values()):
+                self._remove(actor, "it was stopped", died=False)
+                return
 
     def _remove(self, actor: Actor, reason: str, died: bool) -> None:
         """Take an actor off the list; what it was sent is lost.
@@ -421,7 +393,7 @@ class RayPool:
         started = None
         for answer, (ticket, _) in actor.chunks.items():
             del self._flight[answer]
-            self._finished.append((ticket, TaskLost(reason, started)))
+            self._finished[ticket] = TaskLost(reason, started)
             started = None if died else 0
         actor.chunks.clear()
 
@@ -458,11 +430,14 @@ class RayPool:
         """Wait for one actor at least; if there was none, for the others as long again."""
         start = time.monotonic()
         self._empty_since = start
+        self._spawn()
         while not self._actors:
-            self._poll(PAUSE)
+            self.poll(PAUSE)
+            self._collect()
         until = 2 * time.monotonic() - start
         while len(self._actors) < self._wanted and time.monotonic() < until:
-            self._poll(min(until - time.monotonic(), PAUSE))
+            self.poll(min(until - time.monotonic(), PAUSE))
+            self._collect()
 
 
 def _packed(task: Task) -> bytes:
@@ -517,3 +492,7 @@ def _check_reachable(address: str) -> None:
         raise ConnectionError(
             f"There is no cluster of Ray at address={address!r} ({error}); start one first."
         ) from error
+
+
+if not TYPE_CHECKING:
+    __getattr__ = retired.names(__name__)

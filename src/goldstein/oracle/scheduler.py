@@ -6,17 +6,17 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from goldstein.oracle.oracles import FAILED
 from goldstein.oracle.query import Answer, Query
-from goldstein.oracle.tasks import Chunk, EvaluationLog, TaskLost, TaskResult, TimeIsUp, WorkerPool
+from goldstein.oracle.tasks import Chunk, EvaluationLog, Outcome, TaskLost, TaskResult, TimeIsUp, WorkerPool
 
 logger = logging.getLogger("goldstein")
 
@@ -83,6 +83,26 @@ def record_partial(log: EvaluationLog, first: int, rows: int, started: int, befo
         log.take_back(rows - started)
 
 
+class Interrupts(Protocol):
+    """Says when Ctrl-C may interrupt; see `goldstein.run.interrupts`."""
+
+    def allow(self) -> None:
+        """Let Ctrl-C through, also one that came before."""
+
+    def forbid(self) -> None:
+        """Let Ctrl-C wait."""
+
+
+class AtAnyTime:
+    """Ctrl-C interrupts at any time."""
+
+    def allow(self) -> None:
+        """Nothing changes."""
+
+    def forbid(self) -> None:
+        """Nothing changes."""
+
+
 @dataclass
 class InFlight:
     """A chunk in flight, since when, and whether a worker was free for it.
@@ -112,7 +132,9 @@ class Scheduler:
     retries : int
         How often a row is done again that was lost or took too long, before it counts as failed.
     even : bool
-        Every worker gets one chunk, whatever time it takes.
+        Every worker gets one chunk, however long it takes.
+    progressed : callable, optional
+        Whether a row that was lost too often got further since this was last asked, so that it is tried again.
 
     Attributes
     ----------
@@ -120,11 +142,20 @@ class Scheduler:
         Rows that were started again.
     """
 
-    def __init__(self, pool: WorkerPool, timeout: float | None, retries: int, even: bool) -> None:
+    def __init__(
+        self,
+        pool: WorkerPool,
+        timeout: float | None,
+        retries: int,
+        even: bool,
+        progressed: Callable[[int], bool] | None = None,
+    ) -> None:
         self.pool = pool
         self.timeout = timeout
         self.retries = retries
         self.even = even
+        self.progressed = progressed
+        self.interrupts: Interrupts = AtAnyTime()
         self.repeated = 0
         self.sizer = ChunkSizer()
         self.losses = 0  # with no answer in between
@@ -152,6 +183,7 @@ class Batch:
         self.deadline = deadline
         self.pieces: list[tuple[int, Answer]] = []
         self._pool = scheduler.pool
+        self._interrupts = scheduler.interrupts
         self._pending = deque(missing)
         self._remaining = sum(last - first for first, last in missing)
         self._chunks = 0  # that what is left is to be divided into; 0: not known yet
@@ -159,6 +191,7 @@ class Batch:
         self._pause_until = 0.0
         self._in_flight: dict[Any, InFlight] = {}
         self._times_started = np.zeros(len(query), dtype=np.int64)  # how often each row was
+        self._attempts = np.zeros(len(query), dtype=np.int64)  # of each row that may have failed by its own fault
         self._errors: list[TaskResult] = []
 
     @property
@@ -168,14 +201,16 @@ class Batch:
 
     def run(self) -> None:
         """Have all rows evaluated."""
+        self._interrupts.forbid()
         try:
             while self._pending or self._retry or self._in_flight:
                 self._check_time()
                 if not self._errors:
                     self._submit()
-                self._receive(self._pool.wait(self._wait_seconds()) if self._in_flight else self._pause())
+                self._receive(self._finished())
                 self._kill_overdue()
         except BaseException:
+            self._interrupts.forbid()
             self._kill_all()
             raise
         if self._errors:
@@ -249,18 +284,36 @@ class Batch:
             moments += [self._overdue(flight) for flight in self._in_flight.values()]
         return max(min(moments) - now, 0.0)
 
-    def _pause(self) -> tuple[()]:
-        """Wait before something lost is started again."""
-        time.sleep(self._wait_seconds())
-        return ()
+    def _finished(self) -> Iterator[tuple[Any, Outcome]]:
+        """Yield what has finished; Ctrl-C interrupts only while this waits."""
+        if not self._in_flight:  # something lost is to be submitted again
+            self._interruptible(time.sleep)
+        elif hasattr(self._pool, "poll"):
+            ready = list(self._pool.wait(0.0))
+            if not ready:
+                self._interruptible(self._pool.poll)
+                ready = list(self._pool.wait(0.0))
+            yield from ready
+        else:
+            self._interrupts.allow()
+            for outcome in self._pool.wait(self._wait_seconds()):
+                self._interrupts.forbid()
+                yield outcome
+                self._interrupts.allow()
+            self._interrupts.forbid()
 
-    def _receive(self, ends: Iterable[tuple[Any, TaskResult | TaskLost]]) -> None:
+    def _interruptible(self, wait: Callable[[float], Any]) -> None:
+        self._interrupts.allow()
+        wait(self._wait_seconds())
+        self._interrupts.forbid()
+
+    def _receive(self, ends: Iterable[tuple[Any, Outcome]]) -> None:
         for ticket, end in ends:
             flight = self._in_flight.pop(ticket, None)
             if flight is None:
                 continue
             if isinstance(end, TaskLost):
-                self._take_back(self._count(flight, end.started))
+                self._take_back(self._count(flight, end.started, blame=not end.cluster_fault))
                 self._lost(flight, end)
             elif end.error is not None:
                 self._count(flight, end.started)
@@ -290,7 +343,7 @@ class Batch:
         if self.log is not None:
             self.log.record(first, answer)
 
-    def _count(self, flight: InFlight, started: int | None) -> int:
+    def _count(self, flight: InFlight, started: int | None, blame: bool = True) -> int:
         """Take note that rows were started, all of a chunk when it is not known how many; and which of them again.
 
         Return how many were not.
@@ -300,6 +353,7 @@ class Batch:
         times = self._times_started[first : first + rows]
         self.scheduler.repeated += int(np.count_nonzero(times))
         times += 1
+        self._attempts[first : first + rows] += blame
         return len(flight) - rows
 
     def _take_back(self, rows: int) -> None:
@@ -331,7 +385,12 @@ class Batch:
     def _retry_or_fail(self, flight: InFlight) -> bool:
         """Put rows on the list again, one by one; one that was started often enough has failed."""
         first, last = flight.rows
-        if len(flight) == 1 and self._times_started[first] > self.scheduler.retries:
+        if len(flight) == 1 and self._attempts[first] > self.scheduler.retries:
+            progressed = self.scheduler.progressed
+            if progressed is not None and progressed(first):
+                self._attempts[first] = 0
+                self._retry.append(flight.rows)
+                return False
             self._record(first, Answer(np.full(self.query.rows(first, last).shape, FAILED)))
             return True
         self._retry.extend((row, row + 1) for row in range(first, last))

@@ -22,10 +22,13 @@ class Evaluates(Protocol):
     Attributes
     ----------
     started, repeated : int
-        Rows of the query at hand that were begun, and rows of all queries that were begun again.
+        Rows of the current query that were started, and rows of all queries that were started again.
+    interrupts : Interrupts or None
+        When Ctrl-C may interrupt.
     """
 
     started: int
+    interrupts: Any
 
     @property
     def repeated(self) -> int:
@@ -54,6 +57,7 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
         log = Both(journal, bar)
     session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
     with session.interrupts as interrupts:
+        evaluate.interrupts = interrupts
         try:
             query = next(play)
             while True:
@@ -93,7 +97,7 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
         except TimeIsUp:
             session.checkpoints.save()
             return session.result(Status.MAX_TIME)
-        except Exception as error:
+        except BaseException as error:
             session.checkpoints.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
                 error.result = session.result(Status.RAISED)  # type: ignore[attr-defined]
