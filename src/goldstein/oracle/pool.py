@@ -22,7 +22,7 @@ import numpy as np
 
 from goldstein import retired
 from goldstein.oracle.oracles import StartedCounter
-from goldstein.oracle.tasks import Chunk, QueueingPool, Task, TaskLost, TaskResult
+from goldstein.oracle.tasks import CANCELLED, Chunk, QueueingPool, Task, TaskLost, TaskResult
 from goldstein.oracle.worker import pack, sendable, unpack
 
 AHEAD = 65_536 if sys.platform == "linux" else 4_096  # bytes that fit into a pipe while it is not read
@@ -30,7 +30,7 @@ EXIT_SECONDS = 2.0  # that an idle process may take to exit
 
 # What a process and its pool share: chunks taken, whether to skip those in the pipe, and the rows started of the last
 # two chunks, that with an odd number in the last place. A process never has more than two.
-TAKEN, CANCELLED, STARTED = range(3)
+TAKEN, SKIP, STARTED = range(3)
 SHARED = 4
 
 
@@ -113,7 +113,7 @@ class ProcessPool(QueueingPool):
         """Send nothing more, and skip what lies in the pipes."""
         super().cancel_pending()
         for worker in self._workers:
-            worker.numbers[CANCELLED] = 1
+            worker.numbers[SKIP] = 1
 
     def rows_started(self, ticket: int) -> int | None:
         """Return how many rows of a chunk were started so far; None while no process works on it."""
@@ -124,7 +124,7 @@ class ProcessPool(QueueingPool):
 
     def close(self) -> None:
         """Let idle processes exit, and kill the others."""
-        self._waiting.clear()
+        super().close()
         idle = [worker for worker in self._workers if not worker.chunks]
         for worker in idle:
             with suppress(OSError):
@@ -134,7 +134,6 @@ class ProcessPool(QueueingPool):
         for worker in self._workers:
             worker.end()
         self._workers.clear()
-        self._finished.clear()
 
     def _message(self, chunk: Chunk) -> bytes:
         return pickle.dumps(chunk, protocol=pickle.HIGHEST_PROTOCOL)
@@ -148,7 +147,7 @@ class ProcessPool(QueueingPool):
                 return
             self._waiting.popleft()
             if not worker.chunks:
-                worker.numbers[CANCELLED] = 0
+                worker.numbers[SKIP] = 0
             worker.chunks.append((ticket, message))
             try:
                 worker.pipe.send_bytes(message)
@@ -200,8 +199,7 @@ class ProcessPool(QueueingPool):
             while worker.pipe.poll():
                 result: TaskResult = pickle.loads(worker.pipe.recv_bytes())
                 ticket, _ = worker.chunks[0]
-                skipped = result.answer is None and result.error is None
-                self._finished[ticket] = TaskLost("it was cancelled", started=0) if skipped else result
+                self._finished[ticket] = CANCELLED if result.skipped else result
                 worker.chunks.popleft()
                 worker.answered += 1
         except (EOFError, OSError):
@@ -265,10 +263,10 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
         counter = SharedCounter(numbers, STARTED + number % 2)
         counter.started = 0
         numbers[TAKEN] = number
-        if numbers[CANCELLED]:
+        if numbers[SKIP]:
             result = TaskResult(chunk.first, 0)
         else:
-            chunk.query.fresh = True  # these arrays are its own
+            chunk.work.fresh = True  # these arrays are its own
             result = sendable(task(chunk, counter))
         try:
             message = pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
@@ -277,7 +275,7 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
             result = TaskResult(chunk.first, result.started, error=TypeError(words))
             message = pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
         if result.error is not None:  # what lies in the pipe is not needed any more
-            numbers[CANCELLED] = 1
+            numbers[SKIP] = 1
         try:
             pipe.send_bytes(message)
         except OSError:  # the parent is gone

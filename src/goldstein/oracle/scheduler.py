@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from goldstein.oracle.oracles import FAILED
-from goldstein.oracle.query import Answer, Query
-from goldstein.oracle.tasks import Chunk, EvaluationLog, Outcome, TaskLost, TaskResult, TimeIsUp, WorkerPool
+from goldstein.oracle.interrupts import Interrupts
+from goldstein.oracle.query import Answer
+from goldstein.oracle.tasks import Chunk, EvaluationLog, Outcome, TaskLost, TaskResult, TimeIsUp, Work, WorkerPool
 
 logger = logging.getLogger("goldstein")
 
@@ -83,26 +83,6 @@ def record_partial(log: EvaluationLog, first: int, rows: int, started: int, befo
         log.take_back(rows - started)
 
 
-class Interrupts(Protocol):
-    """Says when Ctrl-C may interrupt; see `goldstein.run.interrupts`."""
-
-    def allow(self) -> None:
-        """Let Ctrl-C through, also one that came before."""
-
-    def forbid(self) -> None:
-        """Let Ctrl-C wait."""
-
-
-class AtAnyTime:
-    """Ctrl-C interrupts at any time."""
-
-    def allow(self) -> None:
-        """Nothing changes."""
-
-    def forbid(self) -> None:
-        """Nothing changes."""
-
-
 @dataclass
 class InFlight:
     """A chunk in flight, since when, and whether a worker was free for it.
@@ -127,12 +107,15 @@ class Scheduler:
     ----------
     pool : WorkerPool
         Who evaluates.
-    timeout : float or None
-        Seconds that an evaluation may take.
     retries : int
         How often a row is done again that was lost or took too long, before it counts as failed.
+    timeout : float or None
+        Seconds that a row may take.
     even : bool
         Every worker gets one chunk, however long it takes.
+    ahead : bool
+        A worker that is busy may be given its next chunk. Never with a timeout: only without is it known since when a
+        chunk is worked on.
     progressed : callable, optional
         Whether a row that was lost too often got further since this was last asked, so that it is tried again.
 
@@ -145,43 +128,46 @@ class Scheduler:
     def __init__(
         self,
         pool: WorkerPool,
-        timeout: float | None,
         retries: int,
-        even: bool,
+        *,
+        timeout: float | None = None,
+        even: bool = False,
+        ahead: bool = True,
         progressed: Callable[[int], bool] | None = None,
     ) -> None:
         self.pool = pool
-        self.timeout = timeout
         self.retries = retries
+        self.timeout = timeout
         self.even = even
+        self.chunks_each = 2 if ahead and timeout is None else 1
         self.progressed = progressed
-        self.interrupts: Interrupts = AtAnyTime()
+        self.interrupts = Interrupts()  # which lets Ctrl-C through at any time until it is entered
         self.repeated = 0
         self.sizer = ChunkSizer()
         self.losses = 0  # with no answer in between
 
-    def batch(self, query: Query, missing: list[Rows], log: EvaluationLog | None, deadline: float | None) -> Batch:
-        """Return what has the missing rows of a query evaluated."""
-        return Batch(self, query, missing, log, deadline)
+    def batch(self, work: Work, missing: list[Rows], log: EvaluationLog, deadline: float | None) -> Batch:
+        """Return what has the missing rows evaluated."""
+        return Batch(self, work, missing, log, deadline)
 
 
 class Batch:
-    """The rows of one query, on their way.
+    """Rows on their way.
 
     Attributes
     ----------
-    pieces : list of (int, Answer)
+    pieces : list of (int, answer)
         The answers that have come, and at which rows they begin.
     """
 
     def __init__(
-        self, scheduler: Scheduler, query: Query, missing: list[Rows], log: EvaluationLog | None, deadline: float | None
+        self, scheduler: Scheduler, work: Work, missing: list[Rows], log: EvaluationLog, deadline: float | None
     ) -> None:
         self.scheduler = scheduler
-        self.query = query
+        self.work = work
         self.log = log
         self.deadline = deadline
-        self.pieces: list[tuple[int, Answer]] = []
+        self.pieces: list[tuple[int, Any]] = []
         self._pool = scheduler.pool
         self._interrupts = scheduler.interrupts
         self._pending = deque(missing)
@@ -190,8 +176,8 @@ class Batch:
         self._retry: deque[Rows] = deque()
         self._pause_until = 0.0
         self._in_flight: dict[Any, InFlight] = {}
-        self._times_started = np.zeros(len(query), dtype=np.int64)  # how often each row was
-        self._attempts = np.zeros(len(query), dtype=np.int64)  # of each row that may have failed by its own fault
+        self._times_started = np.zeros(len(work), dtype=np.int64)  # how often each row was
+        self._attempts = np.zeros(len(work), dtype=np.int64)  # of each row that may have failed by its own fault
         self._errors: list[TaskResult] = []
 
     @property
@@ -221,21 +207,18 @@ class Batch:
             if self._errors:
                 self._kill_all()
                 self._raise()
-            raise TimeIsUp("The time that the run was given is over.")
+            raise TimeIsUp
 
     def _submit(self) -> None:
-        # With a timeout one chunk a worker: only then it is known since when it is worked on.
-        each = 2 if self.scheduler.timeout is None else 1
-        while len(self._in_flight) < each * self._pool.size:
+        while len(self._in_flight) < self.scheduler.chunks_each * self._pool.size:
             rows = self._next()
             if rows is None:
                 return
             first, last = rows
-            if self.log is not None:
-                self.log.start(first, last - first)
-            chunk = Chunk(first, self.query.rows(first, last))
+            self.log.start(first, last - first)
+            chunk = Chunk(first, self.work.rows(first, last))
             if self.scheduler.timeout is not None:
-                chunk.query.fresh = False  # a thread that hangs keeps its arrays, and another one may need them
+                chunk.work.fresh = False  # a thread that hangs keeps its arrays, and another one may need them
             free = len(self._in_flight) < self._pool.size
             since = time.monotonic()
             ticket = self._pool.submit(chunk)
@@ -264,8 +247,8 @@ class Batch:
         if self._chunks == 0:
             if self.scheduler.even:
                 self._chunks = min(size, self._remaining)
-            elif sizer.known(self.query.order):
-                self._chunks = sizer.chunks(self._remaining, size, self.query.order)
+            elif sizer.known(self.work.order):
+                self._chunks = sizer.chunks(self._remaining, size, self.work.order)
             else:
                 return 1 if len(self._in_flight) < size else 0
         rows = math.ceil(self._remaining / self._chunks)
@@ -318,8 +301,7 @@ class Batch:
             elif end.error is not None:
                 self._count(flight, end.started)
                 self._errors.append(end)
-                if self.log is not None:
-                    record_partial(self.log, flight.rows[0], len(flight), end.started, end.answer)
+                record_partial(self.log, flight.rows[0], len(flight), end.started, end.answer)
                 self._pending.clear()
                 self._retry.clear()
                 if hasattr(self._pool, "cancel_pending"):
@@ -333,15 +315,14 @@ class Batch:
     def _measure(self, flight: InFlight, done: TaskResult) -> None:
         scheduler = self.scheduler
         scheduler.losses = 0
-        scheduler.sizer.learn(self.query.order, len(flight), done.seconds)
+        scheduler.sizer.learn(self.work.order, len(flight), done.seconds)
         if flight.had_free_worker:
             turnaround = time.monotonic() - flight.since
             scheduler.sizer.learn_latency(max(turnaround - done.seconds, 0.0), self._pool.size)
 
-    def _record(self, first: int, answer: Answer) -> None:
+    def _record(self, first: int, answer: Any) -> None:
         self.pieces.append((first, answer))
-        if self.log is not None:
-            self.log.record(first, answer)
+        self.log.record(first, answer)
 
     def _count(self, flight: InFlight, started: int | None, blame: bool = True) -> int:
         """Take note that rows were started, all of a chunk when it is not known how many; and which of them again.
@@ -358,7 +339,7 @@ class Batch:
 
     def _take_back(self, rows: int) -> None:
         """Tell the log that rows were not started after all."""
-        if self.log is not None and rows > 0:
+        if rows > 0:
             self.log.take_back(rows)
 
     def _lost(self, flight: InFlight, lost: TaskLost) -> None:
@@ -391,7 +372,7 @@ class Batch:
                 self._attempts[first] = 0
                 self._retry.append(flight.rows)
                 return False
-            self._record(first, Answer(np.full(self.query.rows(first, last).shape, FAILED)))
+            self._record(first, self.work.rows(first, last).failed())
             return True
         self._retry.extend((row, row + 1) for row in range(first, last))
         return False

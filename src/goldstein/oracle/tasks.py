@@ -13,17 +13,32 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from goldstein import retired
 from goldstein.oracle.oracles import Oracle, StartedCounter
-from goldstein.oracle.query import Answer, Query
 
 Catch = tuple[type[BaseException], ...]
 
 
+class Work(Protocol):
+    """What a batch is made of: the rows of a query, or the runs of a sweep."""
+
+    order: int
+    """Rows of one order take about as long as each other."""
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+
+    def rows(self, first: int, last: int) -> Any:
+        """Return the rows from `first` up to `last`."""
+
+    def failed(self) -> Any:
+        """Return the answer to rows that were lost too often."""
+
+
 @dataclass
 class Chunk:
-    """Some rows of a query, and which is the first of them."""
+    """Some rows of a batch, and which is the first of them."""
 
     first: int
-    query: Query
+    work: Any
 
 
 @dataclass
@@ -36,10 +51,15 @@ class TaskResult:
 
     first: int
     started: int
-    answer: Answer | None = None
+    answer: Any = None
     error: BaseException | None = None
     traceback: str = ""
     seconds: float = 0.0
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the chunk was cancelled before it was started."""
+        return self.answer is None and self.error is None
 
 
 @dataclass
@@ -56,35 +76,51 @@ class TaskLost:
 
 
 Outcome = TaskResult | TaskLost
+CANCELLED = TaskLost("it was cancelled", started=0)
 
 
 class TimeIsUp(Exception):
     """The time limit of a run is reached, and what is in flight is abandoned."""
 
+    def __init__(self) -> None:
+        super().__init__("The time that the run was given is over.")
 
-@dataclass
+
 class Task:
-    """An oracle that answers the chunks of a query; it never raises, so that the rows started are always known."""
-
-    oracle: Oracle
-    catch: Catch
+    """Answers chunks; it never raises, so that the rows started are always known."""
 
     def __call__(self, chunk: Chunk, counter: StartedCounter | None = None) -> TaskResult:
         counter = StartedCounter() if counter is None else counter
         start = time.perf_counter()
         try:
-            answer = self.oracle.evaluate(chunk.query, self.catch, counter)
+            answer = self.answer(chunk.work, counter)
         except BaseException as error:
             return TaskResult(chunk.first, counter.started, counter.partial, error, traceback.format_exc())
         return TaskResult(chunk.first, counter.started, answer, seconds=time.perf_counter() - start)
+
+    @abstractmethod
+    def answer(self, work: Any, counter: StartedCounter) -> Any:
+        """Return the answer to some rows; `counter` is told of each before it is started."""
+
+
+@dataclass
+class Evaluation(Task):
+    """The task of an oracle: the rows are those of a query."""
+
+    oracle: Oracle
+    catch: Catch = ()
+
+    def answer(self, work: Any, counter: StartedCounter) -> Any:
+        return self.oracle.evaluate(work, self.catch, counter)
 
 
 class WorkerPool(Protocol):
     """What `workers` may be: any object with these members, from which it need not inherit.
 
-    A pool may also have `rows_started(ticket)`, how many rows of a chunk were started so far (0: it is being worked on;
-    None: it waits), and `poll(seconds)`, which waits until `wait(0)` may have something to return and changes nothing:
-    Ctrl-C is then let through in `poll` only, so that every call is counted.
+    A pool may also have `cancel_pending()`, which starts nothing more: chunks that wait come back as lost, 0 rows
+    started; `rows_started(ticket)`, how many rows of a chunk were started so far (0: it is being worked on; None: it
+    waits); and `poll(seconds)`, which waits until `wait(0)` may have something to return and changes nothing: Ctrl-C is
+    then let through in `poll` only, so that every call is counted.
     """
 
     @property
@@ -99,9 +135,6 @@ class WorkerPool(Protocol):
 
     def wait(self, seconds: float | None) -> Iterable[tuple[Any, Outcome]]:
         """Return what has finished, with its ticket; wait for it at most some seconds (None: without limit)."""
-
-    def cancel_pending(self) -> None:
-        """Start nothing more, if that can be done: chunks that wait come back as lost, 0 rows started."""
 
     def kill(self, ticket: Any) -> int | None:
         """Stop a chunk, if that can be done; its ticket never comes back.
@@ -142,7 +175,7 @@ class QueueingPool(WorkerPool):
 
     def cancel_pending(self) -> None:
         """Send nothing more."""
-        self._finished.update((ticket, TaskLost("it was cancelled", started=0)) for ticket, _ in self._waiting)
+        self._finished.update((ticket, CANCELLED) for ticket, _ in self._waiting)
         self._waiting.clear()
 
     def kill(self, ticket: int) -> int | None:
@@ -155,9 +188,14 @@ class QueueingPool(WorkerPool):
         outcome = self._finished.pop(ticket, None) or self._delivered.pop(ticket, None)
         return 0 if outcome is None else outcome.started
 
+    def close(self) -> None:
+        """Forget what was submitted."""
+        self._waiting.clear()
+        self._finished.clear()
+
+    @abstractmethod
     def _message(self, chunk: Chunk) -> Any:
-        """Return what is kept of a chunk until it is sent."""
-        return chunk
+        """Return what is sent to a worker."""
 
     @abstractmethod
     def poll(self, seconds: float | None) -> None:
@@ -177,7 +215,7 @@ class QueueingPool(WorkerPool):
 
 
 class EvaluationLog(Protocol):
-    """Keeps account of a query while it is evaluated, as the journal does."""
+    """Keeps account of a batch while it is evaluated, as the journal does."""
 
     def start(self, first: int, rows: int) -> None:
         """Note that rows are about to be evaluated, `first` and those after it."""
@@ -185,8 +223,21 @@ class EvaluationLog(Protocol):
     def take_back(self, rows: int) -> None:
         """Note that this many of those rows were not started after all."""
 
-    def record(self, first: int, answer: Answer) -> None:
+    def record(self, first: int, answer: Any) -> None:
         """Keep the answer to the rows that begin at `first`, as it arrives."""
+
+
+class NoLog:
+    """A log that keeps nothing."""
+
+    def start(self, first: int, rows: int) -> None:
+        """Keep nothing."""
+
+    def take_back(self, rows: int) -> None:
+        """Keep nothing."""
+
+    def record(self, first: int, answer: Any) -> None:
+        """Keep nothing."""
 
 
 if not TYPE_CHECKING:

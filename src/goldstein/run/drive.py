@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from goldstein.oracle import Answer, Query
+from goldstein.oracle.interrupts import Interrupts
 from goldstein.oracle.tasks import TimeIsUp
 from goldstein.run.progress import Bar, Both
 from goldstein.run.result import Result, Status
@@ -23,12 +24,12 @@ class Evaluates(Protocol):
     ----------
     started, repeated : int
         Rows of the current query that were started, and rows of all queries that were started again.
-    interrupts : Interrupts or None
+    interrupts : Interrupts
         When Ctrl-C may interrupt.
     """
 
     started: int
-    interrupts: Any
+    interrupts: Interrupts
 
     @property
     def repeated(self) -> int:
