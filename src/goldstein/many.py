@@ -26,7 +26,7 @@ from goldstein.oracle.evaluate import check_workers, make_pool
 from goldstein.oracle.executor import ExecutorPool
 from goldstein.oracle.oracles import StartedCounter
 from goldstein.oracle.scheduler import Scheduler
-from goldstein.oracle.tasks import NoLog, Task, WorkerPool
+from goldstein.oracle.tasks import EvaluationLog, Task, WorkerPool
 from goldstein.run.history import COLUMNS
 from goldstein.run.inspection import inspect
 from goldstein.run.result import Result, Status
@@ -36,7 +36,7 @@ REFUSED = {
     "rng": "each run has its own seed",
     "processes": "workers= says how many runs are done at a time",
     "progress": "done= is called as each run ends",
-    "timeout": "the runs are done by workers, and evaluations within a run by whoever does that",
+    "timeout": "the runs are done by workers, and each worker evaluates its own run",
     "checkpoint": "journal= is a folder that keeps every value of every run",
 }
 
@@ -70,7 +70,7 @@ class ManyResults(list[Result]):
         raise AttributeError(f"{name!r} is stacked for no runs; known are {', '.join(STACKED)}, x and history.")
 
     def __repr__(self) -> str:
-        """Say what a person wants to know first: how low the runs ended, and which of them."""
+        """Say how low the runs ended, and which of them."""
         if not self:
             return "no runs"
         fun = self.fun
@@ -199,7 +199,7 @@ class Runs(Task):
         return None if self.folder is None else self.folder / f"seed-{seed}.journal"
 
 
-class Arrivals(NoLog):
+class Arrivals(EvaluationLog):
     """Takes the results of runs as they arrive."""
 
     def __init__(self, runs: Runs, seeds: list[int], done: Callable[[int, Result], Any] | None) -> None:
@@ -260,16 +260,16 @@ def minimize_many(
     seeds : int or sequence of int
         The seeds; a number k means 0, …, k − 1.
     workers : int, executor, map-like callable or pool, optional
-        Who does the runs, each of them one run at a time: a number of them on this machine (None, −1: as many as there
-        are cores), or whatever `minimize` takes as `workers`. The run of a worker who dies is done again.
+        Each does one run at a time: a number of them on this machine (None, −1: as many as there are cores), or what
+        `minimize` takes as `workers`. The run of a worker that dies is done again.
     journal : path, optional
-        Folder for a journal of each run, `seed-….journal`. When it holds some of this sweep, that goes on where it was:
-        what a run was told is not asked for again, and a run that has ended is only read.
+        Folder for a journal of each run, `seed-….journal`. A sweep that it holds is continued: no value is asked for
+        again, and a run that has ended is only read.
     done : callable, optional
         `done(index, result)` is called as each run ends, for progress.
     **kwargs
         Further arguments of `minimize`, but for `rng`, `progress` and `timeout`. `retries` also says how often a run is
-        begun again that took its worker with it.
+        repeated that crashes its worker without getting further.
 
     Returns
     -------

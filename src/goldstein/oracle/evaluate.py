@@ -1,7 +1,7 @@
 """Evaluates queries: in this process, in a pool of processes, or by any executor, map or pool that the user brings.
 
-However many workers there are, and in whatever order they answer, each chunk carries its place, so that the answer is
-put together in the order of the rows and the trajectory is the same.
+Each chunk carries its place, so that the answer is put together in the order of the rows: the trajectory is the same
+with any number of workers.
 """
 
 from __future__ import annotations

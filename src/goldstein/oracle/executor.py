@@ -203,7 +203,7 @@ class DaskPool(ExecutorPool):
         self._cancelled = True
 
     def kill(self, ticket: int) -> int | None:
-        """Cancel a chunk; one that is being worked on goes on."""
+        """Cancel a chunk; one that is being worked on continues."""
         if ticket not in self._in_flight:
             return 0
         _, future = self._in_flight.pop(ticket)

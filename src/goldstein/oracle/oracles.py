@@ -1,11 +1,10 @@
 """Oracles: what can be asked about f(x) = E[F(x; ξ)].
 
-An oracle wraps the user's function and states what it can do: replay the same ξ at two points
-(`replayable`), give gradients (`differentiable`), be summed exactly (`n`). It never knows who asks, never
-counts and remembers nothing of a run.
+An oracle wraps the user's function and states what it can do: replay the same ξ at two points (`replayable`), give
+gradients (`differentiable`), be summed exactly (`n`). It keeps nothing of a run.
 
-The function is a stranger: it may write into its argument, keep it, or return its own buffer. So it gets points of its
-own, and what it answers is copied.
+The function may write into its argument, keep it, or return its own buffer. So it gets points of its own, and what it
+answers is copied.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ FAILED = np.nan
 
 @dataclass
 class StartedCounter:
-    """How many rows of a query were started, whatever became of them.
+    """How many rows of a query were started.
 
     `partial` holds the answers to the rows before the one that an exception broke off, which were paid for.
     """
@@ -51,7 +50,7 @@ class Oracle:
     replayable = True
     stochastic = True
     n: int | None = None
-    called: ClassVar[tuple[str, ...]] = ()  # what the function is called with, before `args`; (): nobody knows
+    called: ClassVar[tuple[str, ...]] = ()  # what the function is called with, before `args`; (): unknown
     advice: ClassVar[str] = "what else it needs goes into args="
 
     def __init__(
@@ -76,9 +75,10 @@ class Oracle:
         """Say in one sentence that a function cannot be called as this oracle will."""
         if fun is None or not self.called or arguments.takes(fun, len(self.called) + len(self.args)):
             return
-        given = ", ".join((*self.called, *(["*args"] if self.args else [])))
+        parameters = ", ".join(self.called + ("*args",) * bool(self.args))
         raise TypeError(
-            f"{type(self).__name__} calls {name}({given}), which {arguments.signature(fun)} cannot be; {self.advice}."
+            f"{type(self).__name__} calls {name}({parameters}), which {arguments.signature(fun)} cannot be; "
+            f"{self.advice}."
         )
 
     @property
@@ -384,16 +384,16 @@ def _checked(values: Any, shape: tuple[int, ...]) -> Array:
 
 def _single(value: Any, shape: tuple[int, ...]) -> Any:
     """Return one answer of a function of one point; a one-element array counts as a number."""
-    wanted = "one real number" if shape == () else f"a gradient of shape {shape}"
+    expected = "one real number" if shape == () else f"a gradient of shape {shape}"
     if isinstance(value, tuple):
-        raise ValueError(f"The function returned a tuple of {len(value)} where {wanted} was expected.")
+        raise ValueError(f"The function returned a tuple of {len(value)} where {expected} was expected.")
     out = _unmasked(value)
     if np.can_cast(out.dtype, np.float64, casting="same_kind"):
         if out.shape == shape:
             return out
         if shape == () and out.size == 1:
             return out.item()
-    raise ValueError(f"The function returned {value!r:.80} where {wanted} was expected.")
+    raise ValueError(f"The function returned {value!r:.80} where {expected} was expected.")
 
 
 def _unmasked(value: Any) -> Any:

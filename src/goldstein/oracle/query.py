@@ -1,4 +1,4 @@
-"""What flows between a method and whoever evaluates: points out, answers back."""
+"""What flows between a method and its evaluator: points out, answers back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Query:
     aux : object
         What the method needs to read the answer (its directions, say). Not for the evaluator.
     fresh : bool
-        The arrays were made for this query and nobody will read them again, so a function may work in place on them.
+        The arrays were made for this query alone, so that a function may work in place on them.
     recipe : Recipe or None
         How the points are made, if they are long; workers on other machines are sent it instead.
     """
@@ -85,7 +85,7 @@ class Query:
         return self.__dict__ | {"recipe": None}
 
     def handed_out(self) -> Query:
-        """Return what a stranger may have: arrays of its own, and nothing of the method's."""
+        """Return what the user's function may have: arrays of its own, and nothing of the method's."""
         if self.fresh:
             return Query(self.points, self.samples, self.order, self.truncated, fresh=True)
         samples = None if self.samples is None else self.samples.copy()

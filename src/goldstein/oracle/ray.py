@@ -7,7 +7,6 @@ An actor gets the oracle once and keeps it. Long points that come from a random 
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import math
 import os
@@ -23,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from goldstein import arguments, retired
 from goldstein.oracle.query import LONG, CompactQuery, Query
-from goldstein.oracle.stats import Array
 from goldstein.oracle.tasks import Chunk, QueueingPool, Task, TaskLost, TaskResult
 from goldstein.oracle.worker import sendable, unpack
 
@@ -34,6 +33,8 @@ try:
     import ray
 except ImportError as error:
     raise ImportError("goldstein.oracle.ray needs Ray: pip install 'goldstein[ray]'.", name="ray") from error
+
+Bytes = npt.NDArray[np.uint8]
 
 STORED = 16  # long arrays that are kept for the chunks to come
 PAUSE = 1.0  # seconds before an actor is asked for in the place of one that could not start
@@ -63,43 +64,18 @@ class RemoteWorker:
             self._task = task
         return self._refusal
 
-    def work(self, packed: bytes, *arrays: Array) -> TaskResult:
-        """Answer a chunk, whose long arrays came by themselves; what comes out of Ray's store cannot be written to."""
+    def work(self, packed: bytes, *buffers: Bytes) -> TaskResult:
+        """Answer a chunk, whose long arrays came by themselves."""
         if self._task is None:
             raise RuntimeError(self._refusal)
         start = time.perf_counter()
-        chunk: Chunk = _Unpacker(packed, arrays).load()
+        chunk: Chunk = pickle.loads(packed, buffers=buffers)
         if isinstance(chunk.work, CompactQuery):
             chunk.work = chunk.work.expanded()
+        chunk.work.fresh = False  # what comes out of Ray's store cannot be written to
         result = self._task(chunk)
         result.seconds = time.perf_counter() - start
         return sendable(result)
-
-
-class _Packer(pickle.Pickler):
-    """Pickles a chunk without its long arrays."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self.arrays: dict[int, tuple[int, Array]] = {}
-
-    def persistent_id(self, value: Any) -> int | None:
-        """Return the number of a long array; anything else is pickled."""
-        if not isinstance(value, np.ndarray) or value.nbytes < LONG:
-            return None
-        number, _ = self.arrays.setdefault(id(value), (len(self.arrays), value))
-        return number
-
-
-class _Unpacker(pickle.Unpickler):
-    """Puts a chunk and its long arrays together again."""
-
-    def __init__(self, packed: bytes, arrays: Sequence[Array]) -> None:
-        super().__init__(io.BytesIO(packed))
-        self._arrays = arrays
-
-    def persistent_load(self, number: int) -> Array:
-        return self._arrays[number]
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +171,7 @@ class RayPool(QueueingPool):
         patience: float = 60.0,
     ) -> None:
         super().__init__()
-        wanted = arguments.optional_count("actors", actors)
+        count = arguments.optional_count("actors", actors)
         self._patience = arguments.positive("patience", patience)
         self._options = {"num_cpus": 1, **(options or {}), "max_restarts": 0}
         self._kind = ray.remote(RemoteWorker)
@@ -209,8 +185,8 @@ class RayPool(QueueingPool):
         self._empty_since = 0.0  # since when there is no actor
         self._last_failure = "there is no room for one"
         self._close = weakref.finalize(self, self._resources.release)
-        self._join(address, wanted)
-        self._wanted = wanted or self._room()
+        self._join(address, count)
+        self._count = count or self._room()
 
     @property
     def size(self) -> int:
@@ -253,7 +229,7 @@ class RayPool(QueueingPool):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _join(self, address: str | None, wanted: int | None) -> None:
+    def _join(self, address: str | None, count: int | None) -> None:
         """Join a cluster, or start one on this machine that has room for the actors."""
         if address is None and ray.is_initialized():
             return
@@ -269,7 +245,7 @@ class RayPool(QueueingPool):
             self._resources.folder = _folder()
             ray.init(
                 "local",
-                num_cpus=math.ceil(wanted * self._each()) if wanted else None,
+                num_cpus=math.ceil(count * self._each()) if count else None,
                 include_dashboard=False,
                 _node_ip_address="127.0.0.1",
                 _temp_dir=self._resources.folder.name,
@@ -293,30 +269,31 @@ class RayPool(QueueingPool):
         return max(int(resources.get("CPU", 0.0) / (self._each() or 1.0)), 1)
 
     def _message(self, chunk: Chunk) -> Message:
-        """Pack a chunk: points, or a recipe and references to its long arrays."""
+        """Pack a chunk without its long arrays; those of a recipe, which other chunks need too, travel once."""
         work = chunk.work
-        own: tuple[Any, ...] = ()
         if isinstance(work, Query):
-            own = (work.points, work.samples)  # of no use to other chunks
             work = work.compact()
-        file = io.BytesIO()
-        packer = _Packer(file)
-        packer.dump(Chunk(chunk.first, work))
-        arrays = [array for _, array in packer.arrays.values()]
-        sent = [array if any(array is one for one in own) else self._put_once(array) for array in arrays]
-        return Message(chunk.first, len(chunk.work), (file.getvalue(), *sent))
+        buffers: list[Any] = []
 
-    def _put_once(self, array: Array) -> Any:
-        """Return a reference to an array in Ray's store, from where each node fetches it once."""
-        array = np.ascontiguousarray(array)
-        key = hashlib.sha256(array.data).digest() + repr((array.shape, array.dtype.str)).encode()
-        reference = self._stored.pop(key, None)
-        if reference is None:
-            reference = ray.put(array)
-        self._stored[key] = reference
-        while len(self._stored) > STORED:
+        def keep_inside(buffer: pickle.PickleBuffer) -> bool:
+            content = np.frombuffer(buffer.raw(), np.uint8)
+            if content.size >= LONG:
+                buffers.append(self._put_once(content) if isinstance(work, CompactQuery) else content)
+            return content.size < LONG
+
+        packed = pickle.dumps(Chunk(chunk.first, work), protocol=5, buffer_callback=keep_inside)
+        return Message(chunk.first, len(chunk.work), (packed, *buffers))
+
+    def _put_once(self, content: Bytes) -> Any:
+        """Return a reference to bytes in Ray's store, from where each node fetches them once."""
+        key = hashlib.sha256(content.data).digest()
+        if key in self._stored:
+            self._stored.move_to_end(key)
+        else:
+            self._stored[key] = ray.put(content)
+        if len(self._stored) > STORED:
             self._stored.popitem(last=False)
-        return reference
+        return self._stored[key]
 
     def _dispatch(self) -> None:
         """Send what waits to actors that take it."""
@@ -388,7 +365,7 @@ class RayPool(QueueingPool):
         """Ask for as many actors as are missing; those for which there is no room come when there is."""
         if time.monotonic() < self._spawn_at:
             return
-        for _ in range(self._wanted - len(self._actors) - len(self._starting)):
+        for _ in range(self._count - len(self._actors) - len(self._starting)):
             actor = Actor(self._kind.options(**self._options).remote())
             self._starting[actor.handle.initialize.remote([self._task], np.__version__)] = actor
 
@@ -421,7 +398,7 @@ class RayPool(QueueingPool):
             self.poll(PAUSE)
             self._collect()
         until = 2 * time.monotonic() - start
-        while len(self._actors) < self._wanted and time.monotonic() < until:
+        while len(self._actors) < self._count and time.monotonic() < until:
             self.poll(min(until - time.monotonic(), PAUSE))
             self._collect()
 

@@ -25,8 +25,8 @@ Rows = tuple[int, int]  # from the first up to the last, which is not one of the
 LATENCIES = 8  # that a chunk should last
 SHORTEST = 0.01  # seconds that it should last at least
 LONGEST = 0.5  # and at most
-SHARE = 4  # chunks a worker, so that one who is late keeps nobody waiting for long
-LOOK = 1.0  # seconds after which to look up, whatever happens
+SHARE = 4  # chunks a worker, so that a late one delays the others little
+LOOK = 1.0  # seconds to wait at most before looking at deadlines
 START_UP = 10.0  # seconds that a fresh worker may take before it works
 LEAST_LOSSES = 32  # without an answer in between, at which the machine is beyond hope
 FIRST_PAUSE = 0.02  # seconds of back-off after a loss; twice as long after each further one
@@ -378,7 +378,7 @@ class Batch:
         return False
 
     def _overdue(self, flight: InFlight) -> float:
-        """Return the moment at which a chunk hangs; one that nobody works on does not."""
+        """Return the moment at which a chunk hangs; one that waits does not."""
         scheduler = self.scheduler
         assert scheduler.timeout is not None
         if flight.started is None:
@@ -408,13 +408,13 @@ class Batch:
                 continue
             del self._in_flight[ticket]
             first, last = flight.rows
-            logger.warning("Rows %d to %d of a query took too long and are given up", first, last - 1)
+            logger.warning("Rows %d to %d of a query took too long and are stopped", first, last - 1)
             self._take_back(self._count(flight, self._pool.kill(ticket)))
             if not self._errors:
                 self._retry_or_fail(flight)
 
     def _kill_all(self) -> None:
-        """Give up what is in flight, and count what was started of it."""
+        """Stop what is in flight, and count what was started of it."""
         rows = 0
         while self._in_flight:
             ticket = next(iter(self._in_flight))

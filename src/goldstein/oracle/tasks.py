@@ -227,17 +227,8 @@ class EvaluationLog(Protocol):
         """Keep the answer to the rows that begin at `first`, as it arrives."""
 
 
-class NoLog:
+class NoLog(EvaluationLog):
     """A log that keeps nothing."""
-
-    def start(self, first: int, rows: int) -> None:
-        """Keep nothing."""
-
-    def take_back(self, rows: int) -> None:
-        """Keep nothing."""
-
-    def record(self, first: int, answer: Any) -> None:
-        """Keep nothing."""
 
 
 if not TYPE_CHECKING:
