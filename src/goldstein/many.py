@@ -25,7 +25,7 @@ from goldstein.oracle import Array, Oracle
 from goldstein.oracle.evaluate import check_workers, make_pool
 from goldstein.oracle.executor import ExecutorPool
 from goldstein.oracle.oracles import StartedCounter
-from goldstein.oracle.scheduler import Scheduler
+from goldstein.oracle.scheduler import Batch, Scheduler
 from goldstein.oracle.tasks import EvaluationLog, Task, WorkerPool
 from goldstein.run.history import COLUMNS
 from goldstein.run.inspection import inspect
@@ -307,7 +307,7 @@ def minimize_many(
             # No run waits behind another one at a worker.
             scheduler = Scheduler(pool, retries, ahead=False, progressed=arrivals.progressed)
             try:
-                scheduler.batch(Sweep(seeds, starts), [(0, len(seeds))], arrivals, None).run()
+                Batch(scheduler, Sweep(seeds, starts), [(0, len(seeds))], arrivals).run()
             except KeyboardInterrupt:
                 if all(result is None for result in arrivals.results):
                     raise

@@ -334,6 +334,26 @@ def test_what_lay_before_an_actor_that_was_stopped_was_not_begun(cluster, pool):
     assert ray.is_initialized()  # it was joined before, so it is not left
 
 
+def test_what_lay_before_an_actor_that_had_answered_was_begun(cluster, pool, tmp_path):
+    """Though nobody has read its answer."""
+    mark = str(tmp_path / "mark")
+
+    def f(x):
+        if x[0] < 0:
+            first(mark)
+            time.sleep(1000)
+        return float(x[0])
+
+    with RayPool(actors=1) as alone:
+        alone.initialize(Evaluation(gs.Deterministic(f)))
+        answered = alone.submit(Chunk(0, gs.Query(np.array([[1.0], [2.0]]))))
+        hanging = alone.submit(Chunk(2, gs.Query(np.array([[-1.0], [3.0]]))))
+        while not Path(mark).exists():
+            time.sleep(0.05)
+        assert alone.kill(answered) is None
+        assert alone.kill(hanging) is None  # unknown, and counted as all
+
+
 def one_after_the_other(pool, count):
     ends = []
     while len(ends) < count:
@@ -398,7 +418,7 @@ def test_a_node_that_is_lost_in_mid_run_changes_nothing(cluster, pool, calls):
 
 def test_without_room_it_says_so_after_a_while(cluster, pool):
     nowhere = RayPool(actors=1, options={"resources": {"nowhere": 1}}, patience=1.0)
-    with pytest.raises(RuntimeError, match="hired from Ray within 1 seconds: there is no room for one"):
+    with pytest.raises(RuntimeError, match="Ray started no actor within 1 seconds: there is no room for one"):
         nowhere.initialize(Evaluation(gs.Deterministic(np.sum), ()))
     nowhere.close()
 

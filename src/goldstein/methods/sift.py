@@ -617,7 +617,7 @@ def _bounds(d: int, context: Context) -> tuple[Array, Array] | None:
     box = context.project
     if not isinstance(box, Box):
         return None
-    return np.ones(d) * box.lower, np.ones(d) * box.upper
+    return np.full(d, box.lower, float), np.full(d, box.upper, float)
 
 
 def _n_free(d: int, context: Context) -> int:

@@ -18,11 +18,11 @@ import numpy as np
 from goldstein import arguments, retired
 from goldstein.oracle.executor import DaskPool, ExecutorPool, MapPool, is_dask
 from goldstein.oracle.interrupts import Interrupts
-from goldstein.oracle.oracles import Oracle, StartedCounter
+from goldstein.oracle.oracles import Catch, Oracle, StartedCounter
 from goldstein.oracle.pool import ProcessPool
 from goldstein.oracle.query import Answer, Query
-from goldstein.oracle.scheduler import Rows, Scheduler, record_partial
-from goldstein.oracle.tasks import Catch, Evaluation, EvaluationLog, NoLog, TimeIsUp, WorkerPool
+from goldstein.oracle.scheduler import Batch, Rows, Scheduler, record_partial
+from goldstein.oracle.tasks import Evaluation, EvaluationLog, TimeIsUp, WorkerPool
 
 SECONDS_EACH = 0.02  # of work in this process after which the log hears of the answers
 POOL_METHODS = ("initialize", "submit", "wait", "kill", "close")
@@ -118,9 +118,6 @@ class Evaluator:
     Other workers do not, and a vectorised function has no single rows: there a chunk has the timeout of all its rows,
     a second, and twice the longest delay that was seen. Until the first answer has come, ten more seconds are given.
 
-    A program that uses mpi4py.futures is started by `mpiexec -n 1 python program.py`, or, where MPI starts no further
-    processes, by `mpiexec -n 5 python -m mpi4py.futures program.py` for four workers.
-
     Examples
     --------
     >>> import numpy as np, goldstein as gs
@@ -191,7 +188,7 @@ class Evaluator:
         missing = _missing(len(query), pieces)
         if not missing:
             return _joined(pieces)
-        log = NoLog() if log is None else log
+        log = EvaluationLog() if log is None else log
         if self._scheduler is not None:
             pieces += self._by_workers(self._scheduler, query, missing, log)
         elif self.oracle.vectorized:
@@ -240,7 +237,7 @@ class Evaluator:
             scheduler.pool.initialize(Evaluation(self.oracle, self.catch))
             self._initialized = True
         scheduler.interrupts = self.interrupts
-        batch = scheduler.batch(query, missing, log, self.deadline)
+        batch = Batch(scheduler, query, missing, log, self.deadline)
         try:
             batch.run()
         finally:

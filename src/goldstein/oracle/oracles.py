@@ -21,6 +21,8 @@ from goldstein.oracle.query import Answer, Query, Sampler, Samples
 from goldstein.oracle.stats import DOUBLE, Array
 
 FAILED = np.nan
+Function = Callable[..., Any]
+Catch = tuple[type[BaseException], ...]
 
 
 @dataclass
@@ -54,11 +56,7 @@ class Oracle:
     advice: ClassVar[str] = "what else it needs goes into args="
 
     def __init__(
-        self,
-        fun: Callable[..., Any],
-        args: Sequence[Any] = (),
-        vectorized: bool = False,
-        grad: Callable[..., Any] | None = None,
+        self, fun: Function, args: Sequence[Any] = (), vectorized: bool = False, grad: Function | None = None
     ) -> None:
         if not callable(fun):
             raise TypeError(f"{type(self).__name__} needs a callable, got {type(fun).__name__}.")
@@ -96,9 +94,7 @@ class Oracle:
         """Draw k samples: `sample(rng, k)`; None when there is no ξ to choose."""
         return None
 
-    def evaluate(
-        self, query: Query, catch: tuple[type[BaseException], ...] = (), counter: StartedCounter | None = None
-    ) -> Answer:
+    def evaluate(self, query: Query, catch: Catch = (), counter: StartedCounter | None = None) -> Answer:
         """Answer a query; an exception listed in `catch` gives NaN in its rows.
 
         Any other exception propagates, with the point as `.point`; `counter` then tells how many rows were started.
@@ -112,9 +108,7 @@ class Oracle:
             return self._evaluate_at_once(fun, query, catch, counter)
         return self._evaluate_rows(fun, query, catch, counter)
 
-    def _evaluate_at_once(
-        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], counter: StartedCounter
-    ) -> Answer:
+    def _evaluate_at_once(self, fun: Function, query: Query, catch: Catch, counter: StartedCounter) -> Answer:
         samples = () if query.samples is None else (query.samples,)
         first = query.points[0].copy()
         counter.started += len(query)
@@ -127,9 +121,7 @@ class Oracle:
             _mark(error, first)
             raise
 
-    def _evaluate_rows(
-        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], counter: StartedCounter
-    ) -> Answer:
+    def _evaluate_rows(self, fun: Function, query: Query, catch: Catch, counter: StartedCounter) -> Answer:
         out = np.empty(query.shape)
         roundoff = DOUBLE
         reason = ""
@@ -212,12 +204,7 @@ class FiniteSum(Oracle):
     called = ("x", "i")
 
     def __init__(
-        self,
-        fun: Callable[..., Any],
-        n: int,
-        args: Sequence[Any] = (),
-        vectorized: bool = False,
-        grad: Callable[..., Any] | None = None,
+        self, fun: Function, n: int, args: Sequence[Any] = (), vectorized: bool = False, grad: Function | None = None
     ) -> None:
         super().__init__(fun, args, vectorized, grad)
         self.n = arguments.count("n", n)
@@ -253,11 +240,11 @@ class Expectation(Oracle):
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Function,
         sample: Sampler,
         args: Sequence[Any] = (),
         vectorized: bool = False,
-        grad: Callable[..., Any] | None = None,
+        grad: Function | None = None,
     ) -> None:
         super().__init__(fun, args, vectorized, grad)
         if not callable(sample):

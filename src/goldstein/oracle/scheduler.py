@@ -37,20 +37,16 @@ class ChunkSizer:
     """How long a row takes, and how long a pool takes beside it: how large chunks are to be."""
 
     def __init__(self) -> None:
-        self._row: dict[int, float] = {}
+        self.row_seconds: dict[int, float] = {}
         self._latencies: deque[float] = deque(maxlen=15)
         self._fresh: list[float] = []
         self.slowest = 0.0
 
-    def known(self, order: int) -> bool:
-        """Whether it was measured how long a row of this order takes."""
-        return order in self._row
-
     def learn(self, order: int, rows: int, seconds: float) -> None:
         """Take note of how long some rows took."""
         now = seconds / rows
-        before = self._row.get(order, now)
-        self._row[order] = before + (now - before) / 4
+        before = self.row_seconds.get(order, now)
+        self.row_seconds[order] = before + (now - before) / 4
 
     def learn_latency(self, seconds: float, size: int) -> None:
         """Take note of how long a chunk took beside its work; the first of each worker also had to start it."""
@@ -66,7 +62,7 @@ class ChunkSizer:
         A chunk lasts some latencies. Four chunks a worker, if each then lasts at least two latencies; and the same
         number for each worker.
         """
-        row = max(self._row[order], 1e-9)
+        row = max(self.row_seconds[order], 1e-9)
         latency = median(self._latencies or self._fresh or [0.0])
         lasting = min(max(LATENCIES * latency, SHORTEST), LONGEST)
         shared = math.ceil(rows / (SHARE * size))
@@ -101,7 +97,7 @@ class InFlight:
 
 
 class Scheduler:
-    """Has the rows of queries evaluated by a pool.
+    """How the rows of queries are evaluated by a pool.
 
     Parameters
     ----------
@@ -146,10 +142,6 @@ class Scheduler:
         self.sizer = ChunkSizer()
         self.losses = 0  # with no answer in between
 
-    def batch(self, work: Work, missing: list[Rows], log: EvaluationLog, deadline: float | None) -> Batch:
-        """Return what has the missing rows evaluated."""
-        return Batch(self, work, missing, log, deadline)
-
 
 class Batch:
     """Rows on their way.
@@ -161,7 +153,7 @@ class Batch:
     """
 
     def __init__(
-        self, scheduler: Scheduler, work: Work, missing: list[Rows], log: EvaluationLog, deadline: float | None
+        self, scheduler: Scheduler, work: Work, missing: list[Rows], log: EvaluationLog, deadline: float | None = None
     ) -> None:
         self.scheduler = scheduler
         self.work = work
@@ -247,7 +239,7 @@ class Batch:
         if self._chunks == 0:
             if self.scheduler.even:
                 self._chunks = min(size, self._remaining)
-            elif sizer.known(self.work.order):
+            elif self.work.order in sizer.row_seconds:
                 self._chunks = sizer.chunks(self._remaining, size, self.work.order)
             else:
                 return 1 if len(self._in_flight) < size else 0
@@ -309,16 +301,12 @@ class Batch:
             else:
                 assert end.answer is not None
                 self._count(flight, None)
-                self._measure(flight, end)
+                self.scheduler.losses = 0
+                self.scheduler.sizer.learn(self.work.order, len(flight), end.seconds)
+                if flight.had_free_worker:
+                    latency = time.monotonic() - flight.since - end.seconds
+                    self.scheduler.sizer.learn_latency(max(latency, 0.0), self._pool.size)
                 self._record(flight.rows[0], end.answer)
-
-    def _measure(self, flight: InFlight, done: TaskResult) -> None:
-        scheduler = self.scheduler
-        scheduler.losses = 0
-        scheduler.sizer.learn(self.work.order, len(flight), done.seconds)
-        if flight.had_free_worker:
-            turnaround = time.monotonic() - flight.since
-            scheduler.sizer.learn_latency(max(turnaround - done.seconds, 0.0), self._pool.size)
 
     def _record(self, first: int, answer: Any) -> None:
         self.pieces.append((first, answer))
@@ -393,10 +381,14 @@ class Batch:
 
     def _update_progress(self, ticket: Any, flight: InFlight, now: float) -> None:
         """See how far a chunk is, if the pool can tell; if not, it has been worked on since it was submitted."""
-        started = self._pool.rows_started(ticket) if hasattr(self._pool, "rows_started") else 0
+        started = 0
+        if hasattr(self._pool, "rows_started"):
+            started = self._pool.rows_started(ticket)
+        else:
+            now = flight.since
         if started != flight.started:
             flight.started = started
-            flight.progress_at = now if hasattr(self._pool, "rows_started") else flight.since
+            flight.progress_at = now
 
     def _kill_overdue(self) -> None:
         if self.scheduler.timeout is None:

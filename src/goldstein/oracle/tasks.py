@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from goldstein import retired
-from goldstein.oracle.oracles import Oracle, StartedCounter
-
-Catch = tuple[type[BaseException], ...]
+from goldstein.oracle.oracles import Catch, Oracle, StartedCounter
 
 
 class Work(Protocol):
@@ -214,8 +212,8 @@ class QueueingPool(WorkerPool):
         """End the worker that has a chunk, if there is one; the chunk is then in `_finished`."""
 
 
-class EvaluationLog(Protocol):
-    """Keeps account of a batch while it is evaluated, as the journal does."""
+class EvaluationLog:
+    """Keeps account of a batch while it is evaluated, as the journal does; this one keeps nothing."""
 
     def start(self, first: int, rows: int) -> None:
         """Note that rows are about to be evaluated, `first` and those after it."""
@@ -225,10 +223,6 @@ class EvaluationLog(Protocol):
 
     def record(self, first: int, answer: Any) -> None:
         """Keep the answer to the rows that begin at `first`, as it arrives."""
-
-
-class NoLog(EvaluationLog):
-    """A log that keeps nothing."""
 
 
 if not TYPE_CHECKING:
