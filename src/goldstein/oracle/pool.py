@@ -12,6 +12,7 @@ import pickle
 import signal
 import sys
 import threading
+import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -96,6 +97,7 @@ class ProcessPool(QueueingPool):
         self._context = multiprocessing.get_context()
         self._workers: list[Worker] = []
         self._task: Any = None
+        weakref.finalize(self, _end_all, self._workers, os.getpid())  # or a program that forgets `close` never ends
 
     def initialize(self, task: Task) -> None:
         """Take a task: a forked process inherits it, others get it as bytes, packed once."""
@@ -230,6 +232,13 @@ class ProcessPool(QueueingPool):
                 untouched.append((ticket, message))
         self._waiting.extendleft(reversed(untouched))
         worker.chunks.clear()
+
+
+def _end_all(workers: list[Worker], parent: int) -> None:
+    """End the processes of a pool that nothing refers to any more; not in one of them, which has a copy of it."""
+    if os.getpid() == parent:
+        for worker in workers:
+            worker.end()
 
 
 def _cause_of_death(worker: Worker) -> str:
