@@ -345,6 +345,11 @@ def test_a_pool_with_a_retired_member_is_refused_with_its_new_name(old, new, mon
         check_workers(Retired())
 
 
+def test_a_pool_that_reads_the_query_of_a_chunk_hears_of_its_work():
+    with pytest.raises(AttributeError, match=r"Chunk.query is called work since"):
+        Chunk(0, Query(X)).query  # noqa: B018
+
+
 # ------------------------------------------------------------------------------------------ workers that are lost
 
 

@@ -31,6 +31,7 @@ class Work(Protocol):
         """Return the answer to rows that were lost too often."""
 
 
+@retired.fields(query="work")
 @dataclass
 class Chunk:
     """Some rows of a batch, and which is the first of them."""
