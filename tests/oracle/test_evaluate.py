@@ -463,6 +463,36 @@ def test_what_restarts_of_a_dask_cluster_lose_is_done_again_and_counted():
         assert evaluate.repeated == len(calls) - 40 > 0
 
 
+class Late(Restarted):
+    """Hands some results over only when it is asked again, as when the worker that had them has died meanwhile."""
+
+    def submit(self, function, *args, pure=True):
+        future = self.Future()
+        self.number += 1
+        self.late = self.number % 3 == 0
+        result = function(*args)
+        asked = []
+
+        def hand_over(timeout=None, late=self.late):
+            asked.append(timeout)
+            if late and len(asked) < 3:
+                raise TimeoutError
+            return result
+
+        future.result = hand_over
+        future.set_result(None)
+        return future
+
+
+def test_a_result_that_a_dask_cluster_hands_over_late_is_not_lost():
+    calls = []
+    oracle = gs.Deterministic(lambda x: calls.append(1) or value(x))
+    with Evaluator(oracle, Late()) as evaluate:
+        np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
+        assert evaluate.started == len(calls) == 40
+        assert evaluate.repeated == 0
+
+
 class Vanishing:
     """A stand-in for a Dask client whose workers all vanish after some chunks."""
 

@@ -20,7 +20,7 @@ from goldstein.oracle.tasks import CANCELLED, Chunk, Outcome, Task, TaskLost, Ta
 Map = Callable[[Callable[[Chunk], TaskResult], Iterable[Chunk]], Iterable[TaskResult]]
 
 START = 60.0  # seconds that Dask's workers may take to be there
-HAND_OVER = 10.0  # and to hand over a result
+HAND_OVER = 1.0  # and to wait for a result that should be there, before looking at others
 MACHINE_ERRORS = (BrokenExecutor, CancelledError, OSError, EOFError)
 GONE = 300.0  # seconds without any worker, after there were some, at which a Dask cluster is beyond hope
 
@@ -85,19 +85,25 @@ class ExecutorPool:
             self.poll(seconds)
         self._any_finished.clear()
         ends: list[tuple[int, Outcome]] = []
+        later: list[int] = []
         while self._finished:
             ticket = self._finished.popleft()
             self._hanging.discard(ticket)
             if ticket not in self._in_flight:
                 continue
-            chunk, future = self._in_flight.pop(ticket)
+            chunk, future = self._in_flight[ticket]
             end = self._outcome(future)
+            if end is None:
+                later.append(ticket)
+                continue
+            del self._in_flight[ticket]
             if isinstance(end, worker.TaskUnknown) and self._cancelled:
                 end = CANCELLED
             if isinstance(end, worker.TaskUnknown):
                 self._submit(ticket, chunk, self._bytes())
             else:
                 ends.append((ticket, end))
+        self._finished.extend(later)
         return ends
 
     def poll(self, seconds: float | None) -> None:
@@ -149,12 +155,14 @@ class ExecutorPool:
         self._finished.append(ticket)
         self._any_finished.set()
 
-    def _outcome(self, future: Any) -> Outcome | worker.TaskUnknown:
-        """Return what a future holds; a task never raises, so that an exception is the machine's."""
+    def _outcome(self, future: Any) -> Outcome | worker.TaskUnknown | None:
+        """Return what a future holds; a task never raises, so that an exception is the machine's. None: not yet."""
         if future.cancelled():
             return CANCELLED
         try:
             result: TaskResult | worker.TaskUnknown = future.result(**self._result_options)
+        except TimeoutError:
+            return None
         except Exception as error:
             if isinstance(error, MACHINE_ERRORS) or type(error).__module__.startswith("distributed."):
                 return TaskLost(f"{type(error).__name__}: {error}")
@@ -174,7 +182,7 @@ class DaskPool(ExecutorPool):
     Dask itself does a chunk again when its worker dies, without a word; so that is in no count.
     """
 
-    _result_options: ClassVar[dict[str, float]] = {"timeout": HAND_OVER}  # the worker may have died since
+    _result_options: ClassVar[dict[str, float]] = {"timeout": HAND_OVER}  # Dask may compute it again
 
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
@@ -216,7 +224,7 @@ class DaskPool(ExecutorPool):
         super().close()
         self._scattered = None
 
-    def _outcome(self, future: Any) -> Outcome | worker.TaskUnknown:
+    def _outcome(self, future: Any) -> Outcome | worker.TaskUnknown | None:
         """Return what a future holds; what the cluster has cancelled or lost may have been started."""
         if _is_lost(future) or future.cancelled():
             return TaskLost("the Dask cluster was restarted, or has lost it", cluster_fault=True)
