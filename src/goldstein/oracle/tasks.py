@@ -16,16 +16,13 @@ from goldstein.oracle.oracles import Catch, Oracle, StartedCounter
 
 
 class Work(Protocol):
-    """What a batch is made of: the rows of a query, or the runs of a sweep."""
+    """What a batch is made of: the rows of a query, or the runs of a sweep; those of one order take about as long."""
 
     order: int
-    """Rows of one order take about as long as each other."""
 
-    def __len__(self) -> int:
-        """Return how many rows there are."""
+    def __len__(self) -> int: ...
 
-    def rows(self, first: int, last: int) -> Any:
-        """Return the rows from `first` up to `last`."""
+    def rows(self, first: int, last: int) -> Any: ...
 
     def failed(self) -> Any:
         """Return the answer to rows that were lost too often."""
