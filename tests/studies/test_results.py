@@ -11,6 +11,7 @@ import ast
 import json
 import tomllib
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,22 +189,26 @@ def test_reported_times_of_the_chosen_settings(method):
 # The defaults
 
 
+def first_seeds(case, count):
+    """Return a case with its first seeds alone, all of which must be good."""
+    return replace(case, starts=case.starts[:count], needed=count)
+
+
 def test_the_defaults_on_the_cheapest_cases():
     recorded = {row["case"]: row for row in committed("defaults.json")["rows"]}
     for case, _ in zip(defaults.cases(quick=True), range(5), strict=False):
-        said, found = recorded[case.name], defaults.measure(case)
+        said, found = recorded[case.name], defaults.measure(first_seeds(case, 3))
         assert found.keys() == said.keys()
-        assert all(found[key] == said[key] for key in ("max_evals", "bar", "within", "of", "passed"))
-        assert said["passed"]
+        assert all(found[key] == said[key] for key in ("max_evals", "bar", "passed"))
+        assert said["within"] == said["of"]
         assert found["nfev"] <= case.max_evals
 
 
 def test_the_defaults_leave_the_classical_start():
     recorded = {row["case"]: row for row in committed("defaults.json")["rows"]}
     (case,) = (case for case in defaults.cases(quick=True) if case.name.endswith("from the classical start"))
-    found, said = defaults.measure(case), recorded[case.name]
-    assert found["worst"] < 1
-    assert found["mean"] == pytest.approx(said["mean"], rel=0.3)
+    assert defaults.measure(first_seeds(case, 5))["worst"] < 1
+    assert recorded[case.name]["worst"] < 1
 
 
 def test_the_page_of_the_defaults_is_made_of_the_committed_rows():
