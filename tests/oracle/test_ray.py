@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ray
+from ray_cluster import IP, small_cluster
 
 import goldstein as gs
 from goldstein.oracle.query import LONG, CompactQuery
 from goldstein.oracle.ray import RayPool, RemoteWorker
 from goldstein.oracle.tasks import Chunk, Evaluation, TaskLost, TaskResult
-from ray_cluster import IP, small_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
