@@ -18,6 +18,22 @@ NAMES = {  # module: {name: what took its place}
     "goldstein.methods.kernel": {"MachineCode": "CompiledKernel", "obstacle": "why_not_compilable"},
     "goldstein.methods.method": {"Refusal": "Unsupported", "Bulk": "ChunkResult"},
 }
+MOVED = {  # module: names that left the package, now in studies/ of the repository
+    "goldstein.problems": (
+        *(
+            "active_faces",
+            "brown2",
+            "chained_cb3_1",
+            "chained_cb3_2",
+            "chained_crescent2",
+            "chained_mifflin2",
+            "mxhilb",
+        ),
+        *("capped_ridge", "catalogue", "l1", "max_coordinate", "negative_abs"),
+        *("cb2", "demyanov_malozemov", "el_attar", "gill", "goffin", "l1hilb", "maxl", "maxquad", "mifflin1", "ql"),
+        *("rosen_suzuki", "shor", "steiner2", "wolfe"),
+    ),
+}
 METHOD_MEMBERS = {"guess": "from_scale"}  # of a user's method
 
 
@@ -61,11 +77,15 @@ def check_members(kind: type, renamed: Mapping[str, str] = METHOD_MEMBERS) -> No
 
 
 def names(module: str) -> Callable[[str], NoReturn]:
-    """Return the `__getattr__` of a module some of whose names have a new one."""
+    """Return the `__getattr__` of a module some of whose names have a new one, or are gone."""
 
     def missing(name: str) -> NoReturn:
-        if name in NAMES[module]:  # an AttributeError would be replaced by the import statement
+        # an AttributeError would be replaced by the import statement
+        if name in NAMES.get(module, {}):
             raise ImportError(instead(f"{module}.{name}", NAMES[module][name]))
+        if name in MOVED.get(module, ()):
+            place = module.replace("goldstein.", "studies/")
+            raise ImportError(f"{module}.{name} left the package in goldstein 0.3: see {place} in its repository.")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return missing

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.problems import catalogue
 from studies.peers.methods import AUTO, PEERS, PYCMA, PYCMA_TOLD, SCIPY_BFGS
 from studies.peers.task import NONE, TUNING_SEEDS
+from studies.problems import catalogue
 
 FLOOR = 1e-6  # shares below it count as equal
 FACTOR = 2.0  # what "not worse by much" means
