@@ -139,7 +139,7 @@ NUMBERS = {
     "O2NC": lambda v: gs.O2NC(v, 2).delta,
     "Stationary": lambda v: gs.stop.Stationary(v, 0.1).delta,
     "L2Ball": lambda v: gs.projection.L2Ball(np.zeros(2), v).radius,
-    "SignAveraging": lambda v: SignAveraging(weight=v).weight,
+    "SignAveraging": lambda v: SignAveraging(delta=v).delta,
     "constants": lambda v: gs.theory.constants(3, 1, v) and float(v),
     "problem": lambda v: l1(2, v) and float(v),
 }

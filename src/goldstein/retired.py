@@ -42,8 +42,13 @@ def instead(name: str, new: str) -> str:
     return f"{name} is called {new} since goldstein 0.3."
 
 
-def fields(**renamed: str) -> Callable[[Kind], Kind]:
-    """Return a decorator for a class some of whose fields have a new name: old=new."""
+def gone(name: str) -> str:
+    """Say that nothing took the place of a name."""
+    return f"{name} is retired since goldstein 0.3."
+
+
+def fields(*dropped: str, **renamed: str) -> Callable[[Kind], Kind]:
+    """Return a decorator for a class some of whose fields are gone, or have a new name: old=new."""
 
     def decorate(kind: Kind) -> Kind:
         init = kind.__init__  # type: ignore[misc]
@@ -55,11 +60,15 @@ def fields(**renamed: str) -> Callable[[Kind], Kind]:
             except TypeError:
                 for name in renamed.keys() & kwargs.keys():
                     raise TypeError(instead(f"{kind.__name__}({name}=...)", renamed[name])) from None
+                for name in kwargs.keys() & set(dropped):
+                    raise TypeError(gone(f"{kind.__name__}({name}=...)")) from None
                 raise
 
         def missing(self: Any, name: str) -> NoReturn:
             if name in renamed:
                 raise AttributeError(instead(f"{kind.__name__}.{name}", renamed[name]))
+            if name in dropped:
+                raise AttributeError(gone(f"{kind.__name__}.{name}"))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         kind.__init__ = checked  # type: ignore[misc]

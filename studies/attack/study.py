@@ -90,8 +90,9 @@ class AttackStudy:
             if key in self.only:
                 runs[key] = self._square(problem, queries)
                 methods[key] = {"setting": {"p": references.SQUARE_SHARE}, **summary(runs[key], most)}
-        order = [key for key in (*self.entries, *self.squares) if key in methods]
-        methods, runs = {key: methods[key] for key in order}, {key: runs[key] for key in order}
+        order = dict.fromkeys([*self.entries, *self.squares, *methods])  # kept ones that are run no more come last
+        methods = {key: methods[key] for key in order if key in methods}
+        runs = {key: runs[key] for key in methods}
         pairs = [(one, other) for one, other in COMPARED if one in runs and other in runs]
         differences = [{"of": a, "from": b, **compare(runs[a], runs[b], most)} for a, b in pairs]
         return {

@@ -6,6 +6,7 @@ it, in single and in double precision.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ class Region:
         Smallest and largest value of each pixel; for ℓ2 they come from the bounds alone.
     start : ndarray of float32, shape (d,)
         The allowed image next to the original: a float32 image within bounds itself.
+    reach : float
+        How far each pixel of a corner of the ball is from the original.
 
     Raises
     ------
@@ -56,11 +59,16 @@ class Region:
     """
 
     def __init__(self, image: npt.NDArray[Any], norm: str, radius: float, bounds: tuple[float, float]) -> None:
-        self.norm, self.radius, self.bounds = norm, float(radius), bounds
+        self.norm = norm
+        self.radius = float(radius)
         self.shape = image.shape
         image = image.ravel()
         self.center = image.astype(np.float64)
-        reach = self.radius if norm == "linf" else np.inf
+        self.reach = self.radius
+        reach = self.radius
+        if norm == "l2":
+            self.reach = self.radius / math.sqrt(image.size)
+            reach = np.inf
         with np.errstate(over="ignore", invalid="ignore"):  # pixels beyond float32, which are refused
             single = image.astype(np.float32)
             self.upper = _inwards(single, self.center, reach, bounds[1])
@@ -84,6 +92,10 @@ class Region:
         if self.norm == "linf":
             return np.asarray(np.minimum(np.maximum(x, self.lower), self.upper))
         return np.asarray(self._near(x[None])[0])
+
+    def corner(self, signs: Array) -> Array:
+        """Return the corner of the ball opposite to these signs."""
+        return np.asarray(self.center - self.reach * np.sign(signs))
 
     def rows(self, points: Array) -> Rows:
         """Return each row as the allowed image next to it, in float32."""
