@@ -48,6 +48,10 @@ class Scores(Answer):
         raise IndexError(place)
 
 
+class ImageQuery(Query):
+    """A query for images as they are, which is no part of an estimate; other queries are projected first."""
+
+
 class Misclassified(Criterion):
     """Stop at the first allowed image that the model has wrong (targeted: that it takes for the target).
 
@@ -118,17 +122,17 @@ class Misclassified(Criterion):
 
     def _ask(self, image: Rows) -> Check[None]:
         """Ask for the scores of one image."""
-        answer = yield Query(image[None])  # type: ignore[arg-type]  # single precision: an image as it is
+        answer = yield ImageQuery(image[None])  # type: ignore[arg-type]  # in single precision, as the model sees it
         assert isinstance(answer, Scores)
         self._tried_among(image, answer)
 
     def _known(self, image: Rows) -> bool:
         """Take an iterate as tried if it was an iterate before."""
-        said = self._tried.get(hash(image.tobytes()))
-        if said is None:
+        predicted = self._tried.get(hash(image.tobytes()))
+        if predicted is None:
             return False
         self.x = image
-        self.predicted = said
+        self.predicted = predicted
         return True
 
     def _tried_among(self, image: Rows, asked: Scores) -> bool:
