@@ -20,7 +20,8 @@ import goldstein as gs
 from goldstein.problems import Problem
 from studies import Array, report
 from studies.peers.classical import ill_conditioned_l1, max_affine, rotated_l1
-from studies.problems import chained_cb3_1, l1
+from studies.problems.classical import chained_cb3_1
+from studies.problems.closed_form import l1
 from studies.record import command, provenance, write_whole
 from studies.report import markdown
 from studies.work import study_bar

@@ -13,7 +13,7 @@ import numpy as np
 import goldstein as gs
 from goldstein.problems import chebyshev_rosenbrock_linear, least_absolute_deviations
 from studies import Array, report
-from studies.problems import l1
+from studies.problems.closed_form import l1
 from studies.record import command, provenance, write_whole
 from studies.report import markdown
 

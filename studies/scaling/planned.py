@@ -18,7 +18,7 @@ from goldstein import theory
 from goldstein.problems import Problem, cone, ridge, shell
 from goldstein.theory import Plan
 from studies import Array
-from studies.problems import capped_ridge
+from studies.problems.closed_form import capped_ridge
 
 D, DELTA = 5, 0.3
 MOST = 10**8  # evaluations of a plan that is still run

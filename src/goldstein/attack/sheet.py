@@ -5,33 +5,18 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.attack.tiles import layout
 from goldstein.extras import needed
 
+if TYPE_CHECKING:
+    from goldstein.attack.result import AttackResult
+
 LETTER = 0.065  # inches that a letter of the footer is wide
-
-
-class Pictures(Protocol):
-    """What a contact sheet shows of an attack."""
-
-    originals: npt.NDArray[Any]
-    x: npt.NDArray[np.float32]
-    success: npt.NDArray[np.bool_]
-    misclassified: npt.NDArray[np.bool_]
-    bounds: tuple[float, float]
-    labels: npt.NDArray[np.int64]
-    predicted: npt.NDArray[np.int64]
-    queries: npt.NDArray[np.int64]
-
-    @property
-    def at_target(self) -> npt.NDArray[np.bool_]:
-        """The images that were at their target from the start."""
 
 
 def check_suffix(path: Path) -> None:
@@ -42,28 +27,29 @@ def check_suffix(path: Path) -> None:
         raise ValueError(f"A contact sheet cannot be drawn as {path.name}; known suffixes are {', '.join(known)}.")
 
 
-def draw(result: Pictures, path: Path, count: int) -> Path:
+def draw(result: AttackResult, path: Path, count: int) -> Path:
     """Write a picture with three rows and up to `count` columns."""
     count = arguments.count("count", count)
     check_suffix(path)
     # not pyplot, which has windows and a backend of its own
     Figure = needed("matplotlib.figure", "A contact sheet").Figure
 
-    won, rest = np.flatnonzero(result.success), np.flatnonzero(~result.success)
-    chosen = np.concatenate([won, rest])[:count]
+    chosen = np.argsort(~result.success, kind="stable")[:count]  # the won ones first
     if chosen.size == 0:
         raise ValueError("There are no images to draw.")
     low, high = result.bounds
     if not np.isfinite(high - low):
         shown = np.stack([result.originals[chosen], result.x[chosen]])
-        low, high = float(shown.min()), float(shown.max())
+        low = float(shown.min())
+        high = float(shown.max())
     scale = (high - low) or 1.0
     width = 1.1 * chosen.size + 0.6
     figure = Figure(figsize=(width, 4.0), layout="constrained")
     axes = figure.subplots(3, chosen.size, squeeze=False)
     gray = {"cmap": "gray", "vmin": 0.0, "vmax": 1.0}
     for column, index in enumerate(chosen):
-        before, after = (_picture((image[index] - low) / scale) for image in (result.originals, result.x))
+        before = _picture((result.originals[index] - low) / scale)
+        after = _picture((result.x[index] - low) / scale)
         change = after - before
         reach = float(np.abs(change).max()) or 1.0
         axes[0, column].imshow(before, **gray)
@@ -86,7 +72,7 @@ def draw(result: Pictures, path: Path, count: int) -> Path:
     return path
 
 
-def _outcome(result: Pictures, index: int) -> str:
+def _outcome(result: AttackResult, index: int) -> str:
     """Return what became of an image: the class that it was brought to, or why there is none."""
     if result.success[index]:
         return f"{result.predicted[index]}"
