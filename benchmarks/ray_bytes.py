@@ -7,7 +7,6 @@ results/ray_bytes.json. Anything else on this machine that uses the interface co
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -23,12 +22,13 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import numpy as np
 import ray
+from tests.ray_cluster import IP, small_cluster
 
 import goldstein as gs
 from goldstein.methods.method import Context
 from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.ray import RayPool
-from tests.ray_cluster import IP, small_cluster
+from studies.record import write_json
 
 D = 100_000
 BATCH = 64
@@ -145,7 +145,7 @@ def main() -> None:
         "rows": rows,
         "noting": noting,
     }
-    FILE.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+    write_json(FILE, made)
 
 
 if __name__ == "__main__":
