@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from goldstein import arguments
 from goldstein.extras import needed
 from goldstein.oracle import Array, FiniteSum, Samples
-from goldstein.problems.base import Problem
-from goldstein.problems.svm import as_features, margins, row_weights
+from goldstein.problems.svm import LinearSum, as_features, margins, row_weights
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CappedRegression(Problem):
-    """The problem that `capped_deviations` builds.
-
-    Attributes
-    ----------
-    features : scipy.sparse.csr_array, shape (n, d)
-        Rows a_i, the column of the intercept included.
-    """
-
-    features: sparse.csr_array = field(repr=False)
+class CappedRegression(LinearSum):
+    """The problem that `capped_deviations` builds."""
 
     @property
-    def compiled(self) -> FiniteSum:
-        """The same sum with a scalar, numba-jitted component, for compiled loops; needs numba."""
-        assert self.oracle.n is not None
-        return FiniteSum(_jitted_component(), self.oracle.n, args=self.oracle.args)
+    def jitted(self) -> Callable[..., float]:
+        """Component F(x, i, *oracle.args) compiled by numba on first use."""
+        return _jitted_component()
 
 
 def capped_deviations(

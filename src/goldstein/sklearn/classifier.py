@@ -10,10 +10,9 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from goldstein import arguments
 from goldstein.methods import Method
@@ -197,10 +196,8 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> Array:
         """Return a_i·x + intercept for each row: shape (n,) for two classes, else (n, k)."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        return np.asarray(scores[:, 0] if len(self.coef_) == 1 else scores)
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.coef_) == 1 else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the label of each row."""
@@ -213,8 +210,10 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         if len(classes) < 2:
             raise ValueError(f"CappedL1SVC needs at least 2 classes, got one class only: {classes.tolist()[0]!r}.")
         rows = 1 if len(classes) == 2 else len(classes)
-        self.classes_, self.weight_seen_ = classes, 0.0
-        self.coef_, self.intercept_ = np.zeros((rows, self.n_features_in_)), np.zeros(rows)
+        self.classes_ = classes
+        self.weight_seen_ = 0.0
+        self.coef_ = np.zeros((rows, self.n_features_in_))
+        self.intercept_ = np.zeros(rows)
         self._rng = check_random_state(self.random_state)
         return self
 
