@@ -258,17 +258,17 @@ def bounds_are_kept(method: Method, stochastic: bool) -> None:
         for x in (play.step.x, play.step.iterate):
             assert x is None or not _outside(x), (
                 f"an iterate lies outside of the bounds by {_outside(x):.2g}; "
-                "let state.x = context.projected(x, margin), with the reach of needs as margin"
+                "let state.x = context.projected(x, margin), with the query_radius of needs as margin"
             )
 
 
 def queries_keep_to_bounds(method: Method, stochastic: bool) -> None:
-    """Queries lie in the allowed set, if it has room for the method's reach."""
+    """Queries lie in the allowed set, if it has room for the method's query radius."""
     if BOX.holds(method.needs.query_radius):
         for _, query in _within_bounds(method, stochastic):
             assert not _outside(query.points), (
                 f"a query lies outside of the bounds by {_outside(query.points):.2g}; say in needs how far queries lie "
-                "from the iterate, reach=…, and let state.x = context.projected(x, margin) with that margin"
+                "from the iterate, query_radius=…, and let state.x = context.projected(x, margin) with that margin"
             )
 
 
@@ -441,7 +441,7 @@ def check_method(method: Method) -> None:
 
 
 def _promised(check: str, where: str, what: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a check; whatever it raises says by which check, and where."""
+    """Call a check; what it raises says by which check, and where."""
     try:
         return what(*arguments)
     except AssertionError as error:
@@ -478,8 +478,7 @@ def _shown(value: Any) -> str:
 def _frozen(state: Any) -> Any:
     """Return a state as something that can be compared."""
     arrays: dict[str, Array] = {}
-    structure = pack(state, arrays)
-    return repr(structure), {name: array.tobytes() for name, array in arrays.items()}
+    return repr(pack(state, arrays)), {name: array.tobytes() for name, array in arrays.items()}
 
 
 def _written(value: Any) -> bytes:

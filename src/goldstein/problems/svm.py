@@ -287,11 +287,11 @@ def _jitted_component() -> Callable[..., float]:
             total += min(abs(x[j]), cap)
         return total
 
-    @njit(nogil=True)
     def component(x, i, data, indices, indptr, signed, lam, cap):  # type: ignore[no-untyped-def]
         margin = 0.0
         for entry in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):  # unsigned: no index counts from the end
             margin += data[entry] * x[np.uint64(indices[entry])]
         return max(0.0, abs(signed[i]) - signed[i] * margin) + lam * capped(x, cap)
 
-    return component
+    compiled: Callable[..., float] = njit(nogil=True)(component)
+    return compiled
