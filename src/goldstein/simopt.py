@@ -74,8 +74,8 @@ class Simulation(Seeded):
     @property
     def arguments(self) -> dict[str, Any]:
         """What `minimize` must know of the problem beside its values: `gs.minimize(p, **p.arguments)`."""
-        known = {"bounds": self.bounds, "projection": self.projection, "max_evals": self.max_evals}
-        return {"x0": self.x0.copy(), **known}
+        names = ("bounds", "projection", "max_evals")
+        return {"x0": self.x0.copy(), **{name: getattr(self, name) for name in names}}
 
 
 def oracle(

@@ -91,7 +91,10 @@ class _Tensors:
         _check_device(device)
         if batched is not None:
             arguments.flag("batched", batched)
-        self.fun, self.dtype, self.device, self.batched = fun, kind, device, batched
+        self.fun = fun
+        self.dtype = kind
+        self.device = device
+        self.batched = batched
 
     def values(self, X: Array, *i: Samples) -> Array:
         """Return fun at each row of X; shape (k,)."""
@@ -111,11 +114,11 @@ class _Tensors:
         try:
             return self._called(points, *i)
         except RuntimeError as error:
-            told = str(error).lower()
-            if "the same" not in told and "same dtype" not in told:
+            message = str(error).lower()
+            if "the same" not in message and "same dtype" not in message:
                 raise
             mine = str(self.dtype).removeprefix("torch.")
-            other = next((name for name, words in WORDS.items() if name != mine and words & _words(told)), None)
+            other = next((name for name, words in WORDS.items() if name != mine and words & _words(message)), None)
             if other is None:
                 raise
             raise TypeError(

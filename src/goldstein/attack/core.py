@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.attack.bar import Bar
 from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.journal import AttackJournal
 from goldstein.attack.loss import OUTPUTS
@@ -22,6 +21,7 @@ from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
 from goldstein.attack.scoring import LOSS, Scoring
 from goldstein.attack.sign import SignAveraging
+from goldstein.extras import needed
 from goldstein.methods import BFGS, METHODS, Method, resolve
 from goldstein.run.journal import content_of
 from goldstein.run.lockstep import lockstep
@@ -289,9 +289,9 @@ def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[n
     if len(z) and not z.size:
         raise ValueError(f"images must have at least one pixel each, got shape {z.shape}.")
     if z.size and not (z.min() >= low and z.max() <= high):  # false for NaN too
-        found = f"[{z.min():g}, {z.max():g}]"
         raise ValueError(
-            f"images must have pixels in [{low:g}, {high:g}], got {found}; bounds=(smallest, largest) is another range."
+            f"images must have pixels in [{low:g}, {high:g}], got [{z.min():g}, {z.max():g}]; "
+            "bounds=(smallest, largest) is another range."
         )
     return z
 
@@ -313,10 +313,10 @@ def _targets(
 
 
 def _labels(
-    name: str, given: npt.ArrayLike, shape: tuple[int, ...], names: npt.NDArray[Any] | None
+    name: str, classes: npt.ArrayLike, shape: tuple[int, ...], names: npt.NDArray[Any] | None
 ) -> npt.NDArray[np.int64]:
     """Return classes as places in the scores, from places or, if the classes have names, from names."""
-    labels = np.asarray(given)
+    labels = np.asarray(classes)
     n = shape[0]
     if names is not None and labels.shape == (n,) and n:
         return _places(name, labels, names)
@@ -341,7 +341,14 @@ def _places(name: str, labels: npt.NDArray[Any], names: npt.NDArray[Any]) -> npt
     return np.asarray(same.argmax(axis=1), np.int64)
 
 
-def _bar(progress: bool | Progress, n: int) -> AbstractContextManager[Progress]:
-    if progress is True:
-        return Bar(n)
-    return nullcontext(progress if callable(progress) else lambda done, n: None)
+@contextmanager
+def _bar(progress: bool | Progress, n: int) -> Iterator[Progress]:
+    """Return what is told how many images have ended: the user's callable, a bar, or nothing."""
+    if progress is not True:
+        yield progress if callable(progress) else lambda done, n: None
+        return
+    rich = needed("rich.progress", "A progress bar")
+    columns = (rich.TextColumn("images"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeElapsedColumn())
+    with rich.Progress(*columns) as bar:
+        task = bar.add_task("images", total=n)
+        yield lambda done, n: bar.update(task, completed=done)

@@ -42,9 +42,9 @@ class CountedModel:
         n = len(self.queries)
         self.queries += np.bincount(owners, minlength=n)
         self.estimation += np.bincount(owners[estimating], minlength=n)
-        said = self.model(rows)
-        scores = as_scores(said, len(rows))
-        kind = np.asarray(said).dtype
+        answer = self.model(rows)
+        scores = as_scores(answer, len(rows))
+        kind = np.asarray(answer).dtype
         self.roundoff = float(np.finfo(kind).eps) / 2 if kind.kind == "f" else SINGLE
         if self.classes not in (None, scores.shape[1]):
             raise ValueError(f"The model returned {scores.shape[1]} classes, after {self.classes} before.")

@@ -41,7 +41,8 @@ class FoolboxAttack:
     """
 
     def __init__(self, norm: str = "linf", **settings: Any) -> None:
-        self.norm, self.settings = norm, settings
+        self.norm = norm
+        self.settings = settings
         self.results: list[AttackResult] = []
 
     def __call__(self, model: Any, inputs: Any, criterion: Any, *, epsilons: Any) -> tuple[Any, Any, Any]:
@@ -83,11 +84,11 @@ class FoolboxAttack:
             )
             for radius in radii
         ]
-        found = [like.tensor(result.x) for result in self.results]
+        adversarials = [like.tensor(result.x) for result in self.results]
         won = np.array([result.success | result.misclassified for result in self.results], bool)
         if several:
-            return found, found, like.tensor(won.reshape(len(radii), len(images)))
-        return found[0], found[0], like.tensor(won[0])
+            return adversarials, adversarials, like.tensor(won.reshape(len(radii), len(images)))
+        return adversarials[0], adversarials[0], like.tensor(won[0])
 
 
 class _Tensors:

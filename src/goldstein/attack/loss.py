@@ -94,20 +94,21 @@ def sure(values: Array, log_z: Array, labels: Labels, targets: Labels | None = N
     -------
     ndarray of bool, shape (k,)
     """
-    found: Flags = values < 0
-    rows = np.flatnonzero(found)
+    certain: Flags = values < 0
+    rows = np.flatnonzero(certain)
     if rows.size:  # seldom: an image ends at its first success
         few = log_z[rows]
         mine, other = _compared(few, (labels if targets is None else targets)[rows])
         small = SURE * np.minimum(np.abs(few).max(axis=1), 1.0)
         large = SHARE * np.maximum(np.abs(mine), np.abs(other))
-        found[rows] = values[rows] < -np.maximum(small, large)
-    return found
+        certain[rows] = values[rows] < -np.maximum(small, large)
+    return certain
 
 
 def _compared(log_z: Array, chosen: Labels) -> tuple[Array, Array]:
     """Return each row's score of the chosen class and the largest of the others."""
-    rows, others = np.arange(len(log_z)), log_z.copy()
+    rows = np.arange(len(log_z))
+    others = log_z.copy()
     others[rows, chosen] = -np.inf
     return log_z[rows, chosen], others.max(axis=1)
 
@@ -115,11 +116,11 @@ def _compared(log_z: Array, chosen: Labels) -> tuple[Array, Array]:
 def as_scores(answer: Any, rows: int) -> Array:
     """Return what the model answered to `rows` images as an array (rows, classes), or say what is wrong with it."""
     try:
-        given = np.asarray(answer)
-        scores = given if given.dtype.kind == "c" else np.asarray(given, float)
+        is_complex = np.asarray(answer).dtype.kind == "c"
+        scores = np.asarray(answer) if is_complex else np.asarray(answer, float)
     except (TypeError, ValueError):
         raise TypeError(f"The model must return an array of scores, got {type(answer).__name__}.") from None
-    if scores.dtype.kind == "c":
+    if is_complex:
         raise TypeError("The model must return real scores, got complex ones.")
     if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < 2:
         raise ValueError(

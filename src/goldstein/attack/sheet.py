@@ -22,9 +22,9 @@ LETTER = 0.065  # inches that a letter of the footer is wide
 def check_suffix(path: Path) -> None:
     """Refuse a picture in a format that cannot be drawn."""
     canvas = needed("matplotlib.backend_bases", "A contact sheet").FigureCanvasBase
-    known = sorted(canvas.get_supported_filetypes())
-    if path.suffix[1:].lower() not in known:
-        raise ValueError(f"A contact sheet cannot be drawn as {path.name}; known suffixes are {', '.join(known)}.")
+    suffixes = sorted(canvas.get_supported_filetypes())
+    if path.suffix[1:].lower() not in suffixes:
+        raise ValueError(f"A contact sheet cannot be drawn as {path.name}; known suffixes are {', '.join(suffixes)}.")
 
 
 def draw(result: AttackResult, path: Path, count: int) -> Path:
@@ -39,9 +39,9 @@ def draw(result: AttackResult, path: Path, count: int) -> Path:
         raise ValueError("There are no images to draw.")
     low, high = result.bounds
     if not np.isfinite(high - low):
-        shown = np.stack([result.originals[chosen], result.x[chosen]])
-        low = float(shown.min())
-        high = float(shown.max())
+        pixels = np.stack([result.originals[chosen], result.x[chosen]])
+        low = float(pixels.min())
+        high = float(pixels.max())
     scale = (high - low) or 1.0
     width = 1.1 * chosen.size + 0.6
     figure = Figure(figsize=(width, 4.0), layout="constrained")

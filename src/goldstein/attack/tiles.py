@@ -87,13 +87,12 @@ class CoarseToFine:
 
         The stack has one image for each tile, all pixels in one row.
         """
-        found = self._entries.get((start, stop))
-        if found is None:
+        if (start, stop) not in self._entries:
             parts = [self[place] for place in range(start, stop)]
             image = np.repeat(np.arange(stop - start), [len(part) for part in parts])
             pixels = np.concatenate(parts)
-            found = self._entries[start, stop] = pixels, image * self._size + pixels
-        return found
+            self._entries[start, stop] = (pixels, image * self._size + pixels)
+        return self._entries[start, stop]
 
 
 def _level(shape: tuple[int, ...], side: int) -> tuple[Places, Places]:

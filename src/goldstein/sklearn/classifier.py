@@ -183,15 +183,15 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=first)
             check_classification_targets(y)
-            known = np.unique(np.asarray(classes)) if classes is not None else self.classes_
-            if not first and not np.array_equal(known, self.classes_):
-                raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {known.tolist()}.")
-            strange = np.setdiff1d(y, known)
+            labels = self.classes_ if classes is None else np.unique(np.asarray(classes))
+            if not first and not np.array_equal(labels, self.classes_):
+                raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {labels.tolist()}.")
+            strange = np.setdiff1d(y, labels)
             if strange.size:
-                raise ValueError(f"y holds {strange.tolist()}, which are not among the classes {known.tolist()}.")
+                raise ValueError(f"y holds {strange.tolist()}, which are not among the classes {labels.tolist()}.")
             self._check_flags()
             if first:
-                self._begin(known)
+                self._begin(labels)
             return self._learn(X, np.asarray(y), sample_weight, training.values_of_a_batch)
 
     def decision_function(self, X: Any) -> Array:
@@ -270,14 +270,14 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         if self.class_weight is None:
             return np.ones(len(y))
         present = np.unique(y)
-        known = self.class_weight
-        if isinstance(known, Mapping):
-            for label, weight in known.items():
+        rule = self.class_weight
+        if isinstance(rule, Mapping):
+            for label, weight in rule.items():
                 arguments.not_negative(f"class_weight of {label!r}", weight)
-            known = {label: known[label] for label in present.tolist() if label in known}
-        elif not isinstance(known, str) or known != "balanced":
+            rule = {label: rule[label] for label in present.tolist() if label in rule}
+        elif not isinstance(rule, str) or rule != "balanced":
             raise ValueError(
-                f'class_weight must be "balanced", a dict from label to weight, or None; got {known!r:.80}.'
+                f'class_weight must be "balanced", a dict from label to weight, or None; got {rule!r:.80}.'
             )
-        each = compute_class_weight(known, classes=present, y=y)
+        each = compute_class_weight(rule, classes=present, y=y)
         return np.asarray(each[np.searchsorted(present, y)], np.float64)
