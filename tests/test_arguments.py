@@ -8,7 +8,7 @@ import pytest
 import goldstein as gs
 from goldstein import arguments
 from goldstein.attack import FixedRows, SignAveraging, attack
-from goldstein.problems import l1
+from studies.problems import l1
 
 NO_NUMBERS = [True, np.True_, "1", None, 1j, np.complex128(1), [1.0], np.ones(1), np.ma.masked, np.ma.array(1.0)]
 GFM = gs.GFM(0.1, 0.1)
