@@ -247,14 +247,8 @@ def _start_and_set(problem: Any, projection: Any = None) -> tuple[Array, Bounds 
 class _Replication:
     """One replication of a problem at x, as a function to minimise; a seed gives the same random numbers at every x.
 
-    Parameters
-    ----------
-    problem : simopt.base.Problem
-        Its model is told each point, so it must not be used elsewhere at the same time.
-    generators : list of MRG32k3a
-        The generators of replication 0.
-    projection : Projection, optional
-        Takes every point to the allowed set before it is simulated.
+    `generators` are those of replication 0; `projection` takes every point to the allowed set before it is simulated.
+    The model holds one point at a time, so the problem must not be used elsewhere.
     """
 
     def __init__(self, problem: Any, generators: list[Any], projection: Projection | None) -> None:
@@ -266,7 +260,7 @@ class _Replication:
 
     def __call__(self, x: Array, seed: int) -> float:
         allowed = x if self.projection is None else self.projection(x)
-        with self._lock:  # a model holds one point at a time
+        with self._lock:
             solution = Solution(tuple(allowed.tolist()), self.problem)
             solution.attach_rngs(self._generators_of(seed), copy=True)
             return _simulated(self.problem, solution)

@@ -37,7 +37,7 @@ D, BUDGET = 4, 400
 START = np.array([1.0, -0.5, 2.0, 0.25])
 CENTRES = np.random.default_rng(0).normal(scale=0.2, size=(16, D))
 BOX = Box(START - [0.0, 3.0, 0.0, 3.0], START + 3.0)  # two variables would go where they must not
-SAVED = (2, 20)  # after so many turns a run is saved
+SAVED = (2, 20)  # turns after which a run is saved
 SIDE_BY_SIDE = 40  # turns of two runs
 SCALES = (NOMINAL, Scale(3.0, 1e-6, BUDGET, 2.0, 4.0))
 
@@ -98,7 +98,7 @@ class _Play:
         return self.step
 
     def queries(self) -> Iterator[Query]:
-        """Go on to the end; give each query as soon as it is told."""
+        """Play to the end; yield each query once it is told."""
         while (query := self.ask()) is not None:
             self.tell(query)
             yield query
@@ -170,7 +170,7 @@ def iterates_are_not_changed_in_place(method: Method, stochastic: bool) -> None:
 
 
 def state_is_plain_data(method: Method, stochastic: bool) -> None:
-    """A run goes on from its state on disk, with another object of the method, as if nothing had happened."""
+    """A run continues from its state on disk, with another object of the method, as if nothing had happened."""
     fresh = copy.deepcopy(method)
     play = _Play(method, stochastic)
     queries = []
@@ -308,7 +308,7 @@ def seed_decides(method: Method, stochastic: bool) -> None:
 
 
 def stopped_runs_go_on(method: Method, stochastic: bool) -> None:
-    """A run that was stopped halfway and goes on from its journal ends where the whole one does, to the last bit."""
+    """A run that was stopped halfway and is resumed from its journal ends where the whole one does, to the last bit."""
     fresh = copy.deepcopy(method)
     whole = _run(method, _Counted(), stochastic)
     half = whole.nit // 2

@@ -149,7 +149,7 @@ class _Tensors:
 
 
 def _check_device(device: Any) -> None:
-    """Refuse a place for tensors that there is not; None is PyTorch's default."""
+    """Refuse a device that cannot be used; None is PyTorch's default."""
     try:
         where = torch.device("cpu" if device is None else device)
         there = where.type != "meta"
@@ -181,7 +181,7 @@ def _not_one_number(result: Any) -> Exception:
 
 
 def _linked(result: Any, points: Any) -> Any:
-    """Return the result after checking that it has a gradient, if gradients are wanted."""
+    """Return the result, or refuse it if it needs a gradient and has none."""
     if points.requires_grad and not result.requires_grad:
         raise ValueError(
             "The function's result is not linked to x, so PyTorch has no gradient of it: compute it from x with torch "

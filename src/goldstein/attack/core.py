@@ -105,9 +105,9 @@ def attack(
     progress : bool or callable, optional
         True: a bar (extra: cli); or `progress(done, n)`, called when images end.
     journal : path, optional
-        File that keeps each image that is done; if it exists, the attack goes on from it: the model is not asked about
-        those images again, and the result is the same as without a break. Images, labels, targets and the settings that
-        the answer depends on are compared, but not the model: give the same one.
+        File that keeps each image that is done; if it exists, the attack continues from it: the model is not asked
+        about those images again, and the result is the same as without a break. Images, labels, targets and the
+        settings that matter are compared, but not the model: give the same one.
 
     Returns
     -------
@@ -343,7 +343,7 @@ def _places(name: str, labels: npt.NDArray[Any], names: npt.NDArray[Any]) -> npt
 
 @contextmanager
 def _bar(progress: bool | Progress, n: int) -> Iterator[Progress]:
-    """Return what is told how many images have ended: the user's callable, a bar, or nothing."""
+    """Return a callable that shows how many images have ended: the user's, a bar, or one that does nothing."""
     if progress is not True:
         yield progress if callable(progress) else lambda done, n: None
         return

@@ -51,18 +51,7 @@ def margins(log_z: Array, labels: Labels, targets: Labels | None = None) -> Arra
     Untargeted: log Z_t − max_{i≠t} log Z_i with t the label (eq. in section 4.2 of the paper, without its floor −θ).
     Targeted: max_{i≠target} log Z_i − log Z_target.
 
-    Parameters
-    ----------
-    log_z : ndarray, shape (k, classes)
-        Logits, or logarithms of probabilities.
-    labels : ndarray, shape (k,)
-        True classes.
-    targets : ndarray, shape (k,), optional
-        Classes to reach.
-
-    Returns
-    -------
-    ndarray, shape (k,)
+    `log_z` has logits, or logarithms of probabilities, a row for each image.
 
     Examples
     --------
@@ -78,21 +67,10 @@ def margins(log_z: Array, labels: Labels, targets: Labels | None = None) -> Arra
 
 
 def sure(values: Array, log_z: Array, labels: Labels, targets: Labels | None = None) -> Flags:
-    """Return which margins are so far below zero that float32 rounding cannot be the reason.
+    """Return which of the `values` of `margins` are so far below zero that float32 rounding cannot be the reason.
 
     The tolerance is 1e-4 for ordinary scores. It is smaller when all scores of the row are below 1, so that the unit of
     the scores does not matter, and larger when one of the two that are compared is above 100.
-
-    Parameters
-    ----------
-    values : ndarray, shape (k,)
-        What `margins` returned for the other arguments.
-    log_z, labels, targets
-        As in `margins`.
-
-    Returns
-    -------
-    ndarray of bool, shape (k,)
     """
     certain: Flags = values < 0
     rows = np.flatnonzero(certain)

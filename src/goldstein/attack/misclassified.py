@@ -61,12 +61,11 @@ class Misclassified(Criterion):
     Attributes
     ----------
     index : int
-        Which image it is about.
+        Of the image.
     x : ndarray of float32, shape (d,)
         The adversarial image, or the last one that was tried.
     label, predicted : int
-        The image's class (−1: what the model says of the original), and that of x as the model has it; −1 as long as
-        that is not known.
+        Class of the image (−1: what the model says of the original) and of x (−1: not known yet).
     success, at_start : bool
         Whether x is adversarial, and whether the original was misclassified already.
     """

@@ -150,7 +150,7 @@ def evaluating(model: Any) -> Iterator[None]:
 
 def is_module(model: Any) -> bool:
     """Whether this is a module of PyTorch."""
-    torch = sys.modules.get("torch")  # whoever has a module of PyTorch has imported it
+    torch = sys.modules.get("torch")  # a module of PyTorch exists only if it is imported
     return torch is not None and isinstance(model, torch.nn.Module)
 
 

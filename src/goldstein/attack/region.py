@@ -30,32 +30,18 @@ class Region:
     It is also the projection that keeps iterates in it. Queries around an iterate are projected too (`rows`), so it
     needs no margin: outside, the loss is extended by its value at the nearest allowed image.
 
-    Parameters
-    ----------
-    image : ndarray
-        The original z, of any shape.
-    norm : {"linf", "l2"}
-        How distance is measured.
-    radius : float
-        Largest distance.
-    bounds : (float, float)
-        Smallest and largest pixel.
-
     Attributes
     ----------
     shape : tuple of int
         Of the image; everything else is flat.
+    center : ndarray, shape (d,)
+        The original z.
     lower, upper : ndarray of float32, shape (d,)
         Smallest and largest value of each pixel; for ℓ2 they come from the bounds alone.
     start : ndarray of float32, shape (d,)
         The allowed image next to the original: a float32 image within bounds itself.
     reach : float
         How far each pixel of a corner of the ball is from the original.
-
-    Raises
-    ------
-    ValueError
-        When no float32 image is allowed, as for a float64 original and a tiny radius.
     """
 
     def __init__(self, image: npt.NDArray[Any], norm: str, radius: float, bounds: tuple[float, float]) -> None:

@@ -74,7 +74,7 @@ class AttackResult:
         return np.asarray(self.misclassified & (self.predicted == self.targets))
 
     def curve(self, at: npt.ArrayLike, *, checks: bool = True) -> Array:
-        """Return the share of the attacked images that were won with at most so many queries.
+        """Return the share of the attacked images that were won within each number of queries.
 
         Parameters
         ----------

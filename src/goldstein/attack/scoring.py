@@ -33,22 +33,8 @@ LOSS = Deterministic(_one_point)
 class Scoring:
     """A counted model that answers the parts of a batch.
 
-    Parameters
-    ----------
-    model : CountedModel
-        From images to scores.
-    criteria : mapping
-        The criterion of each session under way, which knows its image.
-    shape : tuple of int
-        Of an image.
-    margin : float
-        θ, the lead beyond which the loss is flat.
-    outputs : str
-        What the scores are.
-    targeted : bool
-        Whether there are classes to reach.
-    warn : callable
-        Takes a key and a sentence, and warns once for each key.
+    `criteria` has the criterion of each session under way, which knows its image; `margin` is θ, the lead beyond which
+    the loss is flat; `warn` takes a key and a sentence, and warns once for each key.
     """
 
     def __init__(

@@ -24,25 +24,13 @@ WEIGHT = 0.1  # size of the entries that G starts with after a search; a unit es
 
 @dataclass
 class SignState(SmoothedState):
-    """State of `SignAveraging`.
+    """State of `SignAveraging`."""
 
-    Attributes
-    ----------
-    dual : ndarray
-        G, the sum of the unit estimates.
-    best : float
-        The value at x during the search.
-    tried, changed : int
-        How many tiles the search has tried, and how many it had when it last changed a sign.
-    joint : ndarray or None
-        The G that changes several tiles at once, to be tried next.
-    """
-
-    dual: Array = field(default_factory=lambda: np.empty(0))
-    best: float = np.nan
-    tried: int = 0
-    changed: int = 0
-    joint: Array | None = None
+    dual: Array = field(default_factory=lambda: np.empty(0))  # G, the sum of the unit estimates
+    best: float = np.nan  # the value at x during the search
+    tried: int = 0  # tiles so far
+    changed: int = 0  # how many were tried when a sign was last changed
+    joint: Array | None = None  # the G that changes several tiles at once, to be tried next
 
 
 @retired.fields("step", "rounds", "weight", "resolution", "release", "shape", "norm", "radius")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 CHANNELS = (1, 3, 4)
-GROUPS = 16  # a grid is gone through in so many groups of tiles at least
+GROUPS = 16  # of tiles in a grid, at least
 
 Places = npt.NDArray[np.intp]
 

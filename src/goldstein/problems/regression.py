@@ -31,23 +31,8 @@ def capped_deviations(
 
     f(x) = (1/n) Σ_i c_i min(|y_i − a_i·x|, cap), from x0 = 0.
 
-    Parameters
-    ----------
-    A : array_like or scipy.sparse array, shape (n, features)
-        One row per sample, kept as CSR.
-    y : array_like, shape (n,)
-        What is to be predicted.
-    cap : float
-        What a row counts at most; infinite: least absolute deviations.
-    bias : bool
-        Append a column of ones to A.
-    weights : array_like, shape (n,), optional
-        c_i ≥ 0; by default all 1.
-
-    Returns
-    -------
-    CappedRegression
-        A `Problem`, with `compiled` for machine code.
+    `A` has a row for each sample and gets a column of ones if `bias`; a row counts at most `cap`, infinite for least
+    absolute deviations; `weights` are the c_i ≥ 0, by default all 1.
 
     Examples
     --------

@@ -52,7 +52,7 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
     verbose : int
         1: a line for each run.
     random_state : int, RandomState or None
-        The same number gives the same fit, whatever n_jobs is.
+        The same number gives the same fit, for any n_jobs.
 
     Attributes
     ----------
