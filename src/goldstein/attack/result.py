@@ -87,11 +87,9 @@ class AttackResult:
         -------
         ndarray, of the shape of `at`; NaN when no image was attacked
         """
-        limits = np.asarray(at, float)
-        cost = np.sort((self.queries if checks else self.queries_estimation)[self.success])
-        attacked = int(self.attacked.sum())
-        won = np.searchsorted(cost, limits, side="right")
-        return np.asarray(won / attacked if attacked else np.full(limits.shape, np.nan))
+        queries = self.queries if checks else self.queries_estimation
+        won = np.searchsorted(np.sort(queries[self.success]), np.asarray(at, float), side="right")
+        return np.asarray(won / (self.attacked.sum() or np.nan))
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers that describe the attack; queries are those of the images that were won."""
@@ -106,9 +104,9 @@ class AttackResult:
             "success_rate": won / attacked if attacked else float("nan"),
         }
         for name in ("queries", "queries_estimation"):
-            cost = getattr(self, name)[self.success]
-            out[f"mean_{name}"] = float(cost.mean()) if won else float("nan")
-            out[f"median_{name}"] = float(np.median(cost)) if won else float("nan")
+            cost = getattr(self, name)[self.success] if won else np.nan
+            out[f"mean_{name}"] = float(np.mean(cost))
+            out[f"median_{name}"] = float(np.median(cost))
         return {**out, "total_queries": int(self.queries.sum()), "errors": len(self.errors)}
 
     def __repr__(self) -> str:

@@ -92,6 +92,9 @@ def _picture(image: Any) -> Any:
             f"A contact sheet needs images of shape (h, w), (c, h, w) or (h, w, c), got {image.shape}: reshape "
             "res.originals and res.x first."
         )
-    grid = np.asarray(image, float).reshape((channels, height, width) if first else (height, width, channels))
-    grid = np.moveaxis(grid, 0, -1) if first else grid
-    return grid[..., 0] if channels not in (3, 4) else np.clip(grid[..., :3], 0, 1)
+    image = np.asarray(image, float)
+    if first:
+        grid = np.moveaxis(image.reshape(channels, height, width), 0, -1)
+    else:
+        grid = image.reshape(height, width, channels)
+    return np.clip(grid[..., :3], 0, 1) if channels in (3, 4) else grid[..., 0]
