@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,7 +65,7 @@ def attack(
         if report:
             sheet.write(record.read(folder), folder)
         else:
-            scale = {"quick": quick, "images": images, "max_queries": max_queries}
+            scale: dict[str, Any] = {"quick": quick, "images": images, "max_queries": max_queries}
             study.run(folder, **scale, data=data, jobs=jobs, weights=weights, only=only or ())
 
 
