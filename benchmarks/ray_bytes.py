@@ -7,7 +7,6 @@ results/ray_bytes.json. Anything else on this machine that uses the interface co
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -29,6 +28,7 @@ from goldstein.estimate import stream
 from goldstein.methods.method import Context
 from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.ray import RayPool
+from studies.record import write_json
 from tests.support.ray_cluster import IP, small_cluster
 
 D = 100_000
@@ -147,7 +147,7 @@ def main() -> None:
         "rows": rows,
         "noting": noting,
     }
-    FILE.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+    write_json(FILE, made)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from goldstein.oracle import Array, Oracle, Query
 from goldstein.oracle.recipe import Joined
 from goldstein.steps import Calibrated, LinearDecay, Schedule, StepRule, as_rule
 
-OPTIONAL = ("large_batch_size", "search", "resolution")  # counts that may be None
+OPTIONAL = ("large_batch_size", "search")  # counts that may be None
 Draw = Callable[[np.random.Generator, int, int], Array]
 
 
