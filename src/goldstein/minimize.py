@@ -130,19 +130,19 @@ def minimize(
 
     Notes
     -----
-    ====== ============ ======= ============================================================
+    ====== ============ ======= ====================================================================
     status name         success meaning
-    ====== ============ ======= ============================================================
-    0      CRITERION    true    a criterion given in `stop` was reached
-    1      MAX_EVALS    false   the evaluation budget is used up
-    2      MAX_ITER     false   the iteration limit is reached
-    3      FAILING      false   most of the recent evaluations failed
-    4      CALLBACK     false   the callback asked to stop
-    5      INTERRUPTED  false   Ctrl-C; the result is the run so far
-    6      FINISHED     false   the method has ended its schedule
-    8      MAX_TIME     false   the time is over; the result is the run so far
-    9      RAISED       false   an exception ended it; the result is in its `.result`
-    ====== ============ ======= ============================================================
+    ====== ============ ======= ====================================================================
+    0      CRITERION    true    a criterion in `stop` was reached
+    1      MAX_EVALS    false   evaluation budget used
+    2      MAX_ITER     false   iteration limit reached
+    3      FAILING      false   most recent evaluations failed (NaN, infinite or a caught exception)
+    4      CALLBACK     false   stopped by the callback
+    5      INTERRUPTED  false   interrupted; this is the result so far
+    6      FINISHED     false   the method completed its schedule
+    8      MAX_TIME     false   time limit reached; this is the result so far
+    9      RAISED       false   an exception ended the run; this is the result so far
+    ====== ============ ======= ====================================================================
 
     Examples
     --------

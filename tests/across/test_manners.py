@@ -165,7 +165,7 @@ def test_why_evaluations_failed_is_in_the_message(workers):
         raise RuntimeError("the licence server is down")
 
     res = gs.minimize(fun, X0, max_evals=60, rng=0, catch=RuntimeError, workers=workers)
-    assert "The first reason: RuntimeError: the licence server is down" in res.message
+    assert "The first error: RuntimeError: the licence server is down" in res.message
     assert "every evaluation failed" in str(res)
 
 

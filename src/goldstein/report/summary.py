@@ -19,18 +19,6 @@ LONGEST = 2000  # letters of one text; more are left out
 MOST_CHOICES = 40
 MOST_NUMBERS = 60  # entries of x that are written out
 SMALL = 200  # height of the pictures after the first
-ENDS = {
-    "CRITERION": "the stopping criterion holds",
-    "MAX_EVALS": "evaluation budget used",
-    "MAX_ITER": "all iterations done",
-    "FAILING": "too many evaluations failed",
-    "CALLBACK": "the callback stopped it",
-    "INTERRUPTED": "it was interrupted",
-    "FINISHED": "the method finished",
-    "RUNNING": "it is still running",
-    "MAX_TIME": "time limit reached",
-    "RAISED": "an exception ended it",
-}
 
 
 @dataclass(frozen=True)
@@ -134,7 +122,7 @@ def facts_of(result: Any) -> list[Fact]:
         Fact("f(x)", value_in_words(result)),
         Fact("evaluations", spent),
         Fact("iterations", f"{result.nit:,}"),
-        Fact("ended", f"{result.status.name}, {ENDS[result.status.name]}"),
+        Fact("ended", f"{result.status.name}, {result.status.words}"),
         Fact("x", numbers(result.x, 6)),
     ]
     certificate = result.get("stationarity")

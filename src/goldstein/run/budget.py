@@ -42,31 +42,30 @@ class Budget:
         """Return the budget for the limits of a stage."""
         return cls(limits["max_evals"], limits["max_iter"], limits["max_iter"], max_fail)
 
+    @property
+    def limits(self) -> dict[str, int | None]:
+        return {"max_evals": self.max_evals, "max_iter": self.max_iter}
+
     def remaining(self, facts: Facts, reserved: int = 0) -> int | None:
         """Return how many evaluations may still be made if `reserved` are left over; None: any number."""
-        if self.max_evals is None:
-            return None
-        return self.max_evals - facts.counted - reserved
+        return None if self.max_evals is None else self.max_evals - facts.counted - reserved
 
-    def of_method(self) -> int | None:
+    def for_method(self, facts: Facts) -> int | None:
+        """Return how many evaluations the method may still ask for; None: any number."""
+        return self.remaining(facts, self.reserved_evals)
+
+    def planned(self) -> int | None:
         """Return how many evaluations the method may plan with."""
-        if self.max_evals is None:
-            return None
-        return max(self.max_evals - self.before - self.final_evals, 0)
-
-    def failing(self, facts: Facts) -> bool:
-        """Whether too many evaluations fail."""
-        return facts.failing or self.too_many_failed(facts)
+        return None if self.max_evals is None else max(self.max_evals - self.before - self.final_evals, 0)
 
     def too_many_failed(self, facts: Facts) -> bool:
-        """Whether more evaluations failed than `max_fail`."""
         return self.max_fail is not None and facts.nfail > self.max_fail
 
     def status(self, facts: Facts, nit: int) -> Status | None:
         """Return which limit is reached; None when none is."""
         if self.stop_at is not None and nit >= self.stop_at:
             return Status.MAX_ITER
-        remaining = self.remaining(facts, self.reserved_evals)
+        remaining = self.for_method(facts)
         if remaining is not None and remaining <= 0:
             return Status.MAX_EVALS
         return None

@@ -22,18 +22,33 @@ from goldstein.run.history import History
 
 
 class Status(IntEnum):
-    """Why a run ended. Only criteria that the user set make `success` true."""
+    """Why a run ended. Only criteria that the user set make `success` true.
 
-    CRITERION = 0
-    MAX_EVALS = 1
-    MAX_ITER = 2
-    FAILING = 3
-    CALLBACK = 4
-    INTERRUPTED = 5
-    FINISHED = 6
-    RUNNING = 7
-    MAX_TIME = 8
-    RAISED = 9
+    Attributes
+    ----------
+    words : str
+        The same in words.
+    """
+
+    words: str
+
+    CRITERION = 0, "a criterion in `stop` was reached"
+    MAX_EVALS = 1, "evaluation budget used"
+    MAX_ITER = 2, "iteration limit reached"
+    FAILING = 3, "most recent evaluations failed (NaN, infinite or a caught exception)"
+    CALLBACK = 4, "stopped by the callback"
+    INTERRUPTED = 5, "interrupted; this is the result so far"
+    FINISHED = 6, "the method completed its schedule"
+    RUNNING = 7, "still running"
+    MAX_TIME = 8, "time limit reached; this is the result so far"
+    RAISED = 9, "an exception ended the run; this is the result so far"
+
+    def __new__(cls, value: int, words: str = "") -> Status:
+        """Make a member of its number and its words."""
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.words = words
+        return member
 
 
 VERSIONS = {
