@@ -180,7 +180,7 @@ class FinalEstimate:
             return None
         delta, epsilon = self.stationarity
         held = Coordinates(x, self.free)
-        search = Search(self.oracle, held.inside(x), delta, epsilon, None, 0.95, most, rng).run()
+        search = Search(self.oracle, held.inside(x), delta, epsilon, most, rng).run()
         return (yield from (search if self.free is None else _held(search, held)))
 
 

@@ -139,7 +139,7 @@ def certify(
     max_evals: int = 10_000,
     rng: int | np.random.Generator | None = None,
 ) -> Certificate:
-    """Try to show that dist(0, ∂_δ f(x)) ≤ ε, and say how far that was borne out.
+    """Try to show that dist(0, ∂_δ f(x)) ≤ ε, and say how far that succeeded.
 
     In this order, until one bound is at most ε:
 
@@ -155,11 +155,11 @@ def certify(
     4. sampled hull, where 2 cannot be had: a combination of noisy gradients, or of two-point estimates, chosen on one
        sample and measured on another, see `min_norm_hull`.
 
-    The chance that a confidence bound is wrong is shared between the ways that run such a risk, and between repeated
-    looks at a growing sample: in all it is at most 1 − `confidence`, as far as the normal approximation holds. It does
-    not where few of all ξ make the slope, so a bound counts only if at least 20 draws share the sum of squares; what
-    no draw shows, beside others that are not 0, goes unseen. A way in which an evaluation failed supports nothing, and
-    nothing is shown where δ is lost in the rounding of x, in the precision in which the function answers.
+    The chance that a confidence bound is wrong is shared between these ways and between repeated looks at a growing
+    sample: in all it is at most 1 − `confidence`, as far as the normal approximation holds. It does not where few of
+    all ξ make the slope, so a bound counts only if at least 20 draws share the sum of squares; what no draw shows goes
+    unseen. A way in which an evaluation failed supports nothing, and nothing is shown where δ is lost in the rounding
+    of x, in the precision of the values.
 
     Parameters
     ----------
@@ -201,52 +201,44 @@ def certify(
     delta = float(delta)
     epsilon = arguments.positive("epsilon", epsilon)
     confidence = arguments.confidence(confidence)
-    if f_lower is not None:
-        f_lower = arguments.number("f_lower", f_lower, "a number below f, or None", lambda value: value < np.inf)
+    f_lower = -np.inf if f_lower is None else f_lower
+    f_lower = arguments.number("f_lower", f_lower, "a number below f, or None", lambda value: value < np.inf)
     bare = callable(oracle) and not isinstance(oracle, Oracle)
     max_evals = arguments.count("max_evals", max_evals, 3 if bare else 1)
     rng = arguments.generator(rng)
     oracle, spent = recognised(oracle, x)
-    search = Search(oracle, x, delta, epsilon, f_lower, confidence, max_evals - spent, rng)
+    search = Search(oracle, x, delta, epsilon, max_evals - spent, rng, f_lower, confidence)
     certificate = drive(search.run(), oracle)
     return replace(certificate, nfev=certificate.nfev + spent)
 
 
+@dataclass
 class Search:
     """One search for a bound of at most ε."""
 
-    def __init__(
-        self,
-        oracle: Oracle,
-        x: Array,
-        delta: float,
-        epsilon: float,
-        f_lower: float | None,
-        confidence: float,
-        max_evals: int,
-        rng: np.random.Generator,
-    ) -> None:
-        self.oracle = oracle
-        self.x = x
-        self.delta = delta
-        self.epsilon = epsilon
-        self.f_lower = -np.inf if f_lower is None else f_lower
-        self.confidence = confidence
-        self.max_evals = max_evals
-        self.rng = rng
+    oracle: Oracle
+    x: Array
+    delta: float
+    epsilon: float
+    max_evals: int
+    rng: np.random.Generator
+    f_lower: float = -np.inf
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
         self.facts = Facts()
         self.step = ValueStep()
-        self.direction = np.zeros(x.size)  # an estimate of the smoothed gradient
+        self.direction = np.zeros(self.x.size)  # an estimate of the smoothed gradient
         self.wrong = 0  # gradients that do not agree with the values
-        self.exact = not oracle.noisy or (oracle.n is not None and 2 * oracle.n <= max_evals)
+        self.exact = not self.oracle.noisy or (self.oracle.n is not None and 2 * self.oracle.n <= self.max_evals)
         self.ways: list[Callable[[], Check[_Finding | None]]] = [self.smoothed_gradient, self.sampled_hull]
-        if not oracle.noisy and oracle.differentiable:
+        if not self.oracle.noisy and self.oracle.differentiable:
             self.ways = [self.gradient_hull]
         risky = len(self.ways)
         if self.f_lower > -np.inf:
             self.ways.insert(0, self.value_gap)
             risky += not self.exact
-        self.risk = (1 - confidence) / risky
+        self.risk = (1 - self.confidence) / risky
 
     @property
     def remaining(self) -> int:
@@ -433,7 +425,6 @@ class Search:
             draws // 2 // most,
             lambda k: self.remaining // each // k,
             self.rng,
-            facts,
             1 - self.risk,
         )
         hull = yield from counted(check, facts)
