@@ -86,7 +86,7 @@ class Facts(State):
                 single, double = evidence(entries[np.isfinite(entries)])
                 self.single += single
                 self.double += double
-            self._fails(len(query), failed)
+            self._count_failures(len(query), failed)
             return Tally()
         tally = answer.tally(precise=self.double > 0 or answer.roundoff > DOUBLE)
         self.add(tally, diagnostic=diagnostic)
@@ -102,7 +102,7 @@ class Facts(State):
         self.half += tally.half
         if tally.roundoff > self.coarsest:
             self.coarsest = tally.roundoff
-        self._fails(tally.asked, tally.asked - tally.finite)
+        self._count_failures(tally.asked, tally.asked - tally.finite)
 
     def measure(self, tally: Tally) -> None:
         """Take the values of an estimate into the mean of |F|."""
@@ -111,9 +111,9 @@ class Facts(State):
             sum_of_sizes = min(tally.magnitude, LARGEST)
             self.magnitude += (sum_of_sizes - tally.finite * self.magnitude) / self.near
 
-    def _fails(self, asked: int, failed: int) -> None:
+    def _count_failures(self, evals: int, failed: int) -> None:
         self.nfail += failed
-        self.window += asked
+        self.window += evals
         self.window_failed += failed
         if self.window > FAILURE_WINDOW:
             keep = FAILURE_WINDOW / self.window
@@ -122,7 +122,7 @@ class Facts(State):
 
     @property
     def counted(self) -> int:
-        """Values and gradients asked for so far."""
+        """Values and gradients so far."""
         return self.nfev + self.ngev
 
     @property
@@ -135,8 +135,9 @@ class Facts(State):
     @property
     def roundoff(self) -> float:
         """Relative rounding error of the values, as their types say and as they show: for warnings."""
-        shown = SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
-        return max(self.coarsest, shown)
+        if not self.double and self.single >= SHORT_VALUES:
+            return max(self.coarsest, SINGLE)
+        return self.coarsest
 
     @property
     def proven(self) -> float:

@@ -190,16 +190,19 @@ def _values(result: Any) -> Chart:
     curves = curves_of(result)
     evals = curves.evals
     marks = tuple(choice.nfev for choice in result.history.choices[:MOST_CHOICES])
-    noisy = curves.error is not None
-    look = "dots" if noisy else "faint"
-    line = f"mean of {2 * NEIGHBOURS + 1} records around" if noisy else "lowest of these so far"
-    answer = "the answer, ± 2 standard errors, on fresh noise" if noisy and curves.answer_error > 0 else "the answer"
-    lines = [
-        Line(evals, curves.values, "mean of the values since the record before", look),
-        Line(evals, curves.line, line),
-    ]
-    band = Band(evals, curves.low, curves.high, "± 2 standard errors, from their scatter") if noisy else None
+    look = "faint"
+    line = "lowest of these so far"
+    band = None
+    answer = "the answer"
+    if curves.noisy:
+        look = "dots"
+        line = f"mean of {2 * NEIGHBOURS + 1} records around"
+        band = Band(evals, curves.low, curves.high, "± 2 standard errors, from their scatter")
+        if curves.answer_error > 0:
+            answer = "the answer, ± 2 standard errors, on fresh noise"
+    values = Line(evals, curves.values, "mean of the values since the record before", look)
     point = Point(curves.end, result.fun, curves.answer_error, answer)
+    lines = [values, Line(evals, curves.line, line)]
     return Chart("values", _in_words("values", curves.values), lines, band, point, marks)
 
 

@@ -11,31 +11,15 @@ from goldstein.run.result import Status
 
 @dataclass
 class Budget:
-    """What a run may ask for.
-
-    Attributes
-    ----------
-    max_evals, max_iter : int or None
-        The limits of the run.
-    stop_at : int or None
-        Iterations after which it ends: `max_iter`, or one drawn before.
-    max_fail : int or None
-        Failed evaluations with which it ends.
-    before : int
-        Evaluations that were made before the method began.
-    final_evals : int
-        Evaluations reserved for the final estimate.
-    reserved_evals : int
-        The same and those that criteria need for their next check: the method leaves them.
-    """
+    """The limits of a run, and the evaluations that are reserved."""
 
     max_evals: int | None = None
     max_iter: int | None = None
-    stop_at: int | None = None
+    stop_at: int | None = None  # iterations after which the run ends: `max_iter`, or one drawn before
     max_fail: int | None = None
-    before: int = 0
-    final_evals: int = 0
-    reserved_evals: int = 0
+    before: int = 0  # evaluations made before the method began
+    final_evals: int = 0  # reserved for the final estimate,
+    reserved_evals: int = 0  # and for it and the next check of the criteria: the method leaves them
 
     @classmethod
     def of(cls, limits: Mapping[str, int | None], max_fail: int | None) -> Budget:

@@ -16,24 +16,14 @@ if TYPE_CHECKING:
 
 
 class Criteria:
-    """The criteria of a run, and when they look at it.
-
-    Attributes
-    ----------
-    periodic, step_criteria : list of Criterion
-        Those that look now and then, and those that look at every step.
-    schedule : CheckSchedule
-        When the periodic ones look.
-    found : ndarray or None
-        A point, in the user's coordinates, that met one of them.
-    """
+    """The criteria of a run: the periodic ones and those that look at every step."""
 
     def __init__(self, stop: Sequence[Criterion]) -> None:
         self.periodic = [criterion for criterion in stop if not criterion.each_step]
         self.step_criteria = [criterion for criterion in stop if criterion.each_step]
         self.reserved_evals = sum(criterion.reserve for criterion in self.step_criteria)
-        self.schedule = CheckSchedule()
-        self.found: Array | None = None
+        self.schedule = CheckSchedule()  # of the periodic ones
+        self.found: Array | None = None  # a point, in the user's coordinates, that met one of them
 
     def add(self, tally: Tally) -> None:
         """Take note of values, for those that look now and then."""

@@ -24,26 +24,14 @@ FAR = 1e6  # an answer that is so many lengths of x0 away from it is worth a not
 
 
 class Ending:
-    """How a run finds its answer.
-
-    Attributes
-    ----------
-    rule : str
-        The output rule.
-    choosing : bool
-        The answer is one of the method's candidates, by fresh values of each.
-    started : bool
-        What is still evaluated is about the answer only.
-    at_start : float
-        f at the start, if it was evaluated.
-    """
+    """How a run finds its answer."""
 
     def __init__(self, run: Session) -> None:
         self.run = run
-        self.rule = "last"
-        self.choosing = run.spec.output is None and run.needs.output == "choice"
-        self.started = False
-        self.at_start = np.nan
+        self.rule = "last"  # the output rule
+        self.choosing = run.spec.output is None and run.needs.output == "choice"  # by fresh values of each candidate
+        self.started = False  # what is still evaluated is about the answer only
+        self.at_start = np.nan  # f at the start, if it was evaluated
 
     def plan(self) -> int:
         """Plan the final estimate; return how many evaluations it needs."""

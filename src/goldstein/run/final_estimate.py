@@ -48,27 +48,15 @@ class Final:
 
 @dataclass
 class FinalEstimate:
-    """How the answer is chosen and f estimated there; `reserve` is what that may cost.
-
-    Attributes
-    ----------
-    stationarity : (delta, epsilon) or None
-        Whether to say how stationary the answer is.
-    candidates : int
-        Points that may be the answer, at most.
-    tie_break, selection_share
-        As in `Needs`.
-    free : ndarray of int, or None
-        The variables that bounds do not fix, in which stationarity is checked; None: all.
-    """
+    """How the answer is chosen and f estimated there; `reserve` is what that may cost."""
 
     oracle: Oracle
     max_evals: int | None
-    stationarity: tuple[float, float] | None = None
-    candidates: int = 1
+    stationarity: tuple[float, float] | None = None  # (δ, ε): whether to say how stationary the answer is
+    candidates: int = 1  # and the next two are as in `Needs`
     tie_break: str = "start"
     selection_share: float = 0.0
-    free: npt.NDArray[np.intp] | None = None
+    free: npt.NDArray[np.intp] | None = None  # the variables that bounds do not fix; None: all
 
     @property
     def certifying(self) -> int:

@@ -14,25 +14,13 @@ FLAT_WITH_NOISE = 500  # and with noise, where many components may be flat thoug
 
 
 class Notes:
-    """What there is to say about a run.
-
-    Attributes
-    ----------
-    warn : callable
-        `warn(key, sentence)` warns of something.
-    recognised : str
-        How noise showed in a function that was taken to have none.
-    failure : str
-        Why the first failed evaluation failed.
-    method_notes : dict
-        What the method says, by key.
-    """
+    """What there is to say about a run; `warn(key, sentence)` warns at once."""
 
     def __init__(self, warn: Callable[[str, str], None] | None = None) -> None:
         self.warn = warn or (lambda key, sentence: warn_user(sentence))
-        self.recognised = ""
-        self.failure = ""
-        self.method_notes: dict[str, str] = {}
+        self.recognised = ""  # how noise showed in a function that was taken to have none
+        self.failure = ""  # why the first failed evaluation failed
+        self.method_notes: dict[str, str] = {}  # what the method says, by key
         self._notes: list[Note] = []
         self._warned: set[str] = set()
 

@@ -167,16 +167,13 @@ class Result(OptimizeResult):
 
         if not {"fun", "history", "method", "status"} <= self.keys():  # some other result, or a part of one
             return super().__repr__()
-        facts = report.facts_of(self)
-        said = {fact.name: fact.text for fact in facts} | {"message": self.message}
-        said["more"] = 'x, history, settings, ...; res.plot(), res.report("run.html")'
-        width = max(map(len, said))
+        rows = {fact.name: fact.text for fact in report.facts_of(self)}
+        rows["message"] = self.message
+        rows["more"] = 'x, history, settings, ...; res.plot(), res.report("run.html")'
+        width = max(map(len, rows))
         room = min(WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else WIDTH
-        lines = []
-        for name, text in said.items():
-            rest = " " * (width + 2)
-            lines += textwrap.wrap(text, room, initial_indent=f"{name:>{width}}: ", subsequent_indent=rest)
-        return "\n".join(lines)
+        wrap = textwrap.TextWrapper(room, subsequent_indent=" " * (width + 2))
+        return "\n".join(wrap.fill(f"{name:>{width}}: {text}") for name, text in rows.items())
 
     def _repr_html_(self) -> str:
         """Return the same for notebooks, with a picture."""

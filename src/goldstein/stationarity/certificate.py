@@ -403,7 +403,8 @@ class Search:
             finding = self._smoothed(moments, facts, 1 - self.risk / len(LOOKS))
             if finding is None or finding.bound <= self.epsilon:
                 break
-            if estimate(moments, facts, self.confidence, noisy=self.oracle.noisy).interval[0] > self.epsilon**2:
+            low, _ = estimate(moments, facts, self.confidence, noisy=self.oracle.noisy).interval
+            if low > self.epsilon * self.epsilon:
                 break
         self.direction = moments.mean
         return finding
