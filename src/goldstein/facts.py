@@ -32,40 +32,22 @@ class Incumbent(State):
 
 @dataclass
 class Facts(State):
-    """What the values have shown; a method may compute from facts, but not keep one.
+    """What the values have shown; a method may compute from facts, but not keep one."""
 
-    Attributes
-    ----------
-    nfev, nfev_diagnostic, ngev, nfail : int
-        Values, those of them that do not move x, gradients, and failed evaluations.
-    window, window_failed : float
-        Values and failures among the last thousand, roughly: both forget.
-    magnitude, near : float, int
-        Mean of |F| over the values of estimates, and how many those are: what probes see far away is not in it.
-    single, double, half : int
-        Values that tell something about their precision, see `evidence` and `Tally`.
-    coarsest : float
-        Largest rounding error of a type in which an answer came.
-    noisy : bool
-        An answer may differ from f itself.
-    incumbent : Incumbent
-        The lowest point so far, while there is no noise, in the coordinates of the run.
-    """
-
-    nfev: int = 0
-    nfev_diagnostic: int = 0
-    ngev: int = 0
-    nfail: int = 0
-    window: float = 0.0
-    window_failed: float = 0.0
-    magnitude: float = 0.0
-    near: int = 0
-    single: int = 0
+    nfev: int = 0  # values,
+    nfev_diagnostic: int = 0  # those of them that do not move x,
+    ngev: int = 0  # gradients,
+    nfail: int = 0  # and failed evaluations
+    window: float = 0.0  # evaluations among the last thousand, roughly,
+    window_failed: float = 0.0  # and those of them that failed
+    magnitude: float = 0.0  # mean of |F| over the values of estimates: what probes see far away is not in it
+    near: int = 0  # the number of these values
+    single: int = 0  # values that tell something about their precision, see `evidence` and `Tally`
     double: int = 0
-    coarsest: float = DOUBLE
+    coarsest: float = DOUBLE  # largest rounding error of a type in which an answer came
     half: int = 0
-    noisy: bool = False
-    incumbent: Incumbent = field(default_factory=Incumbent)
+    noisy: bool = False  # an answer may differ from f itself
+    incumbent: Incumbent = field(default_factory=Incumbent)  # in the coordinates of the run
 
     def update(self, query: Query, answer: Answer, *, diagnostic: bool = False) -> Tally:
         """Take in the answer of a query that moves x: count it, and look for a new incumbent."""
@@ -149,5 +131,5 @@ class Facts(State):
 
 
 def differ(first: float, second: float, roundoff: float = DOUBLE) -> bool:
-    """Whether two values at the same point differ by more than rounding, so that there is noise."""
+    """Whether two values at the same point differ by more than rounding, so that there is noise; failures do not."""
     return abs(first - second) > SAME * roundoff * max(abs(first), abs(second))

@@ -35,10 +35,10 @@ def recognise(run: Session, saved: Snapshot | None) -> EvaluationGenerator[None]
     assert answer is not None
     run.facts.update(query, answer, diagnostic=True)
     run.notes.failure = answer.reason
-    first, second = answer.values
+    first, second = answer.values.tolist()
     if np.array_equal(run.outside(start), run.start):
-        run.ending.at_start = float(first)
-    if np.isfinite(answer.values).all() and differ(first, second):
+        run.ending.at_start = first
+    if differ(first, second):
         run.take_as_noisy(noise_at_start(first, second))
 
 

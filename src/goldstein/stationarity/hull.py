@@ -96,11 +96,11 @@ def min_norm_hull(
 ) -> Hull:
     """Bound dist(0, ∂_δ f(x)) by the shortest element of a hull of gradients.
 
-    The gradients are taken at n points uniform in the ball of radius δ around x, at x itself, and at any `points`
-    given. With exact gradients, ‖g*‖ = min over λ of ‖Σ λ_i ∇f(y_i)‖ is a rigorous bound, provided that f is
-    differentiable at every y_i, or that the gradient given there is a Clarke subgradient. Random points are such with
-    probability 1; x and `points` are the caller's word. With noisy gradients the minimum is too small: λ is fitted to
-    their noise. Then λ comes from one batch at each point, and ‖Σ λ_i ∇f(y_i)‖ is estimated from a second one.
+    The gradients are taken at n points uniform in the ball of radius δ around x, at x itself, and at `points`. With
+    exact gradients, ‖g*‖ = min over λ of ‖Σ λ_i ∇f(y_i)‖ is a rigorous bound if f is differentiable at every y_i, or
+    its gradient there is a Clarke subgradient. Random points are such with probability 1; x and `points` are the
+    caller's word. With noisy gradients the minimum is too small, because λ is fitted to their noise: then λ comes from
+    one batch at each point, and ‖Σ λ_i ∇f(y_i)‖ is estimated from a second one.
 
     Parameters
     ----------
@@ -194,8 +194,11 @@ def shortest(g: Array) -> Array:
     rows /= float(length.max()) or 1.0
     work = np.argsort(length, kind="stable")[:AT_ONCE]
     before = np.inf
+    target = np.r_[np.zeros(g.shape[1]), 1.0]
     while True:
-        solution = _nonnegative(rows[work])
+        k = work.size
+        solution, _ = nnls(np.vstack([rows[work].T, np.ones(k)]), target, maxiter=30 * max(k, 10))
+        solution /= solution.sum()
         element = solution @ rows[work]
         square = float(element @ element)
         slopes = rows @ element
@@ -205,12 +208,6 @@ def shortest(g: Array) -> Array:
         work = np.union1d(work[solution > 0], np.argsort(slopes)[: AT_ONCE // 2])
     weights[fine[work]] = solution
     return weights
-
-
-def _nonnegative(rows: Array) -> Array:
-    k, d = rows.shape
-    solution, _ = nnls(np.vstack([rows.T, np.ones(k)]), np.r_[np.zeros(d), 1.0], maxiter=30 * max(k, 10))
-    return np.asarray(solution / solution.sum())
 
 
 def combination(weights: Array, g: Array) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.facts import differ
 from goldstein.norms import norm
 from goldstein.oracle import DOUBLE, Array, Deterministic, Oracle, Query, Unreplayable
 
@@ -31,9 +32,8 @@ def recognised(fun: Any, x: Array) -> tuple[Oracle, int]:
     if isinstance(fun, Oracle) or not callable(fun):
         return as_oracle(fun), 0
     exact = Deterministic(fun)
-    first, second = exact.evaluate(Query(np.stack([x, x]))).values
-    same = first == second or not (np.isfinite(first) and np.isfinite(second))
-    return exact if same else Unreplayable(fun), 2
+    first, second = exact.evaluate(Query(np.stack([x, x]))).values.tolist()
+    return Unreplayable(fun) if differ(first, second) else exact, 2
 
 
 class ValueStep:
