@@ -50,7 +50,7 @@ def test_scipys_names_are_understood():
 
 def test_disp_shows_progress(monkeypatch):
     shown = []
-    bar = SimpleNamespace(close=int, done=lambda *_: None, told=lambda *_: None, begun=lambda *_: None)
+    bar = SimpleNamespace(close=int, done=lambda *_: None, record=lambda *_: None, start=lambda *_: None)
     monkeypatch.setattr(stages, "Bar", lambda *_: shown.append(1) or bar)
     scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"maxfev": 20, "disp": False, "rng": 0})
     assert shown == []

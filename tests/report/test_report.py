@@ -224,7 +224,6 @@ def test_the_answer_can_be_copied_from_the_page(exact):
     assert report.summary_of(exact).x == str(exact.x.tolist())
 
 
-
 def test_a_value_is_called_exact_only_if_it_is():
     assert "(exact)" not in str(gs.minimize(absolute, np.zeros(2), max_evals=1, rng=0))
     flat = gs.minimize(gs.Seeded(lambda x, seed: 3.0), np.zeros(2), max_evals=300, rng=0)
