@@ -342,7 +342,7 @@ class Batch:
         if scheduler.losses > most:
             raise RuntimeError(
                 f"Workers lost {scheduler.losses} chunks of the work in a row and answered none, the last one because "
-                f"{lost.reason}; see whether a worker can evaluate the function at all."
+                f"{lost.reason}; check that the function runs in a worker process."
             )
         failed = self._retry_or_fail(flight)
         if failed and lost.started is not None:  # it was seen that the row is to blame, and not the machine
