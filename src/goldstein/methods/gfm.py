@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from goldstein.methods.kernel import Ruled
-from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
+from goldstein.methods.method import Context, Kernel, Needs, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import Calibrated, StepRule
@@ -76,9 +76,9 @@ class GFM(ZerothOrder):
         iterations = max(1, scale.evals // (2 * settings["batch_size"]))
         return cls(**{"step_size": Calibrated(scale.radius, iterations), **settings})
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        refusal = self._uncompiled(oracle) or self._unruled()
-        return _Compiled(self, oracle, 2 * self.batch_size, self._rule) if refusal is None else refusal
+    def kernel(self, oracle: Oracle) -> Kernel:
+        self._check_compilable()
+        return _Compiled(self, oracle, 2 * self.batch_size, self._rule)
 
 
 class _Compiled(Ruled):

@@ -182,12 +182,11 @@ class GFMPlus(ZerothOrder):
         epoch = 2 * (settings.get("large_batch_size") or m * b) + 4 * b * (m - 1)
         return cls(**{"step_size": Calibrated(scale.radius, max(1, m * scale.evals // epoch)), **settings})
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
+    def kernel(self, oracle: Oracle) -> Kernel:
         if self.restart != "clock" or self.momentum is not None:
-            return Unsupported("The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM.")
-        refusal = self._uncompiled(oracle) or self._unruled()
-        each = min(2 * self._large, 4 * self.batch_size)
-        return _Compiled(self, oracle, each, self._rule) if refusal is None else refusal
+            raise Unsupported("The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM.")
+        self._check_compilable()
+        return _Compiled(self, oracle, min(2 * self._large, 4 * self.batch_size), self._rule)
 
 
 def _useless(state: GFMPlusState) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from goldstein import retired
 from goldstein.compiled import is_jitted
 from goldstein.compiled.tally import new_tally
-from goldstein.methods.method import ChunkResult, Context, Step
+from goldstein.methods.method import ChunkResult, Context, Method, Step, Unsupported
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Tally
 from goldstein.output import Average
 from goldstein.steps import Calibrated, Schedule, StepRule
@@ -30,11 +30,13 @@ CHUNK = 8192  # evaluations in one chunk
 PIECE_SECONDS = 0.2  # how long Ctrl-C may have to wait
 
 
-def why_not_compilable(oracle: Oracle) -> str | None:
-    """Return why no loop can call an oracle's function in machine code, in one sentence; None when it can."""
-    if isinstance(oracle, FiniteSum | Deterministic) and not oracle.vectorized and is_jitted(oracle.fun):
-        return None
-    return "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
+def compilable(method: Method, oracle: Oracle) -> bool:
+    """Whether a method has whole iterations in machine code for an oracle."""
+    try:
+        method.kernel(oracle)
+    except Unsupported:
+        return False
+    return True
 
 
 def tally_of(record: Any) -> Tally:
@@ -80,6 +82,10 @@ class CompiledKernel(ABC):
     outputs: tuple[str, ...] = ("last", "average", "random")
 
     def __init__(self, method: Any, oracle: Oracle, each: int) -> None:
+        if not isinstance(oracle, FiniteSum | Deterministic) or oracle.vectorized or not is_jitted(oracle.fun):
+            raise Unsupported(
+                "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
+            )
         self.method = method
         self.oracle = oracle
         self.each = each
@@ -202,6 +208,8 @@ class Ruled(CompiledKernel):
 
     def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule) -> None:
         super().__init__(method, oracle, each)
+        if not isinstance(rule, Schedule | Calibrated):
+            raise Unsupported(f"{type(rule).__name__} looks at values, which the compiled loops do not.")
         self.rule = rule
 
     def steps(self, state: Any, context: Context, used: Array) -> Array:

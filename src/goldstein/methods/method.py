@@ -301,10 +301,8 @@ class Scale(State):
     estimate: float = 1.0
 
 
-class Unsupported(str):
-    """Why there is no machine code for a method, in one sentence."""
-
-    __slots__ = ()
+class Unsupported(Exception):
+    """There is no machine code for a method, an oracle or a run; its text says why, in one sentence."""
 
 
 @dataclass
@@ -390,9 +388,9 @@ class Method(ABC):
         needed = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
         return all(name in options for name in needed)
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        """Return whole iterations in machine code, or why there are none."""
-        return Unsupported(f"{self.name} has no compiled loop.")
+    def kernel(self, oracle: Oracle) -> Kernel:
+        """Return whole iterations in machine code; raise `Unsupported` where there are none."""
+        raise Unsupported(f"{self.name} has no compiled loop.")
 
     def start(
         self,

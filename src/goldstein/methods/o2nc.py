@@ -19,7 +19,7 @@ from goldstein.compiled.tally import O2NC as O2NC_RECORD
 from goldstein.compiled.tally import record_of, write_back
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.kernel import CompiledKernel
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.norms import usable
 from goldstein.oracle import Array, Oracle, Query
@@ -344,9 +344,9 @@ class ZOO2NC(_Blocks, ZerothOrder):
             settings["step_size"] = D / (scale.estimate * sqrt(settings["block_length"]))
         return cls(**settings)
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        refusal = self._uncompiled(oracle)
-        return _Compiled(self, oracle, 2 * self.batch_size) if refusal is None else refusal
+    def kernel(self, oracle: Oracle) -> Kernel:
+        self._check_compilable()
+        return _Compiled(self, oracle, 2 * self.batch_size)
 
 
 class _Compiled(CompiledKernel):

@@ -147,15 +147,11 @@ class WarmStart(Staged):
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> WarmStart:
         raise ValueError("WarmStart alone does not say which methods: use ws-gfm or ws-gfm+, or give both phases.")
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        for phase in (self.first, self.second):
-            found = phase.kernel(oracle)
-            if isinstance(found, Unsupported):
-                return found
-            if phase is self.first and "average" not in found.outputs:
-                return Unsupported(
-                    f"The compiled loop of {phase.name} keeps no average to start the second phase from."
-                )
+    def kernel(self, oracle: Oracle) -> Kernel:
+        if "average" not in self.first.kernel(oracle).outputs:
+            raise Unsupported(
+                f"The compiled loop of {self.first.name} keeps no average to start the second phase from."
+            )
         return StagedKernel(self, oracle, self.second)
 
 

@@ -21,12 +21,11 @@ from goldstein.estimate.smoothing import (
     mean_estimate,
     noted_sphere,
 )
-from goldstein.methods.kernel import why_not_compilable
 from goldstein.methods.method import Context, Method, MethodState, Needs, Step, Unsupported, any_iterate
 from goldstein.norms import HUGE
-from goldstein.oracle import Array, Oracle, Query
+from goldstein.oracle import Array, Query
 from goldstein.oracle.recipe import Joined
-from goldstein.steps import Calibrated, LinearDecay, Schedule, StepRule, as_rule
+from goldstein.steps import LinearDecay, StepRule, as_rule
 
 OPTIONAL = ("large_batch_size", "search", "resolution")  # counts that may be None
 Draw = Callable[[np.random.Generator, int, int], Array]
@@ -144,18 +143,10 @@ class ZerothOrder(Method):
             iterate, completed, delta=self._radius, mean_sq_norm=power, n_estimates=state.n_estimates, **more
         )
 
-    def _uncompiled(self, oracle: Oracle) -> Unsupported | None:
-        """Return why there is no machine code for these settings; None when there is."""
+    def _check_compilable(self) -> None:
+        """Raise `Unsupported` where there is no machine code for these settings."""
         if self.directions != "iid" or not isinstance(self._estimator, Central):
-            return Unsupported("The compiled loops use independent directions and central differences only.")
-        reason = why_not_compilable(oracle)
-        return None if reason is None else Unsupported(reason)
-
-    def _unruled(self) -> Unsupported | None:
-        """Return why the step rule has no machine code; None when it has."""
-        if isinstance(self._rule, Schedule | Calibrated):
-            return None
-        return Unsupported(f"{type(self._rule).__name__} looks at values, which the compiled loops do not.")
+            raise Unsupported("The compiled loops use independent directions and central differences only.")
 
     def _query(
         self,

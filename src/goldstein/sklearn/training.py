@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from goldstein import arguments
 from goldstein.methods import Method, resolve
-from goldstein.methods.method import Unsupported
+from goldstein.methods.kernel import compilable
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, FiniteSum
 from goldstein.run.result import Result
@@ -141,5 +141,4 @@ def _oracle(loss: Loss, method: Method) -> FiniteSum:
         compiled = loss.compiled
     except ImportError:
         return plain
-    kernel = method.kernel(compiled)
-    return plain if isinstance(kernel, Unsupported) else compiled
+    return compiled if compilable(method, compiled) else plain
