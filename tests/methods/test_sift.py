@@ -560,7 +560,7 @@ def test_machine_code_makes_the_same_run_to_the_last_bit(method, edge, single, e
 
 def test_a_smoothing_radius_has_no_machine_code():
     oracle = gs.FiniteSum(jitted, 3, (np.ones((3, 5)), np.zeros(1, np.int64), np.inf, False))
-    with pytest.raises(Unsupported, match="The compiled loop of sift walks from x itself, with rho = 0."):
+    with pytest.raises(Unsupported, match=r"The compiled loop of sift walks from x itself, with rho = 0."):
         gs.Sift(0.5, rho=0.1).kernel(oracle)
 
 

@@ -227,7 +227,7 @@ def test_the_compiled_loops_refuse_the_switches_and_take_the_one_phase_method():
     oracle = gs.Deterministic(norm)
 
     for method in (PAGE, STORM, gs.WarmStart(gs.GFM(0.1, 0.1), PAGE)):
-        with pytest.raises(Unsupported, match="has neither the coin of PAGE nor the momentum of STORM."):
+        with pytest.raises(Unsupported, match=r"has neither the coin of PAGE nor the momentum of STORM."):
             method.kernel(oracle)
     with pytest.raises(ValueError, match="neither the coin"):
         gs.minimize(oracle, np.ones(D), STORM, max_evals=100, compiled=True)

@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from theory_arguments import SMALL, counted, plan
 
 from goldstein import theory
 from goldstein.oracle import Deterministic
 from goldstein.theory.planning import PLANS
 from goldstein.theory.plans import written
-from theory_arguments import SMALL, counted, plan
 
 # Input
 
@@ -36,7 +36,7 @@ from theory_arguments import SMALL, counted, plan
         ("ws-gfm+", {}, ValueError, '"ws-gfm\\+" needs radius'),
         ("one-phase", {}, ValueError, '"one-phase" needs radius'),
         ("gfm", {"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1"),
-        ("gfm+", {"batch_size": 4}, ValueError, 'for "gfm" only'),
+        ("gfm+", {"batch_size": 4}, ValueError, 'batch_size can be chosen for gfm only, not for "gfm\\+"'),
         ("gfm", {"L": 1e200}, ValueError, "range of floating point"),
         ("gfm", {"epsilon": 1e-90}, ValueError, "range of floating point"),
         ("gfm+", {"epsilon": 1e-170}, ValueError, "range of floating point"),

@@ -274,7 +274,7 @@ class FirstOrder(Method):
         bounds = None
         box = context.project
         if isinstance(box, Box):  # narrower than 2ρ, perhaps
-            bounds = (np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,)))
+            bounds = box.bounds(d)
             y = np.clip(y, *bounds)
         unit, stream = sift.noted_units(context.rng, k, d, context.recipes)
         walk = sift.walk(y, unit, h, bounds)

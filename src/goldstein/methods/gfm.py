@@ -90,6 +90,3 @@ class _Compiled(Ruled):
         settings = (self.method.batch_size, float(self.method.delta))
         self.compiled(gfm, context.rng, self.n, state.x, mean, count, steps, *settings, tally)
         return steps.size
-
-    def make_step(self, state: SmoothedState, completed: int) -> Step:
-        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

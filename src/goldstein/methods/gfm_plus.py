@@ -16,33 +16,19 @@ from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import Calibrated, StepRule
 
 RESTARTS = ("clock", "coin")
-CORRECTIONS_BEFORE_COMPLAINT = 100
+WARN_AFTER = 100  # corrections
 
 
 @dataclass
 class GFMPlusState(SmoothedState):
-    """State of GFM+.
+    """State of GFM+."""
 
-    Attributes
-    ----------
-    v : ndarray or None
-        The recursive estimate v_{t−1}; None before the first large batch.
-    x_prev : ndarray or None
-        The true previous point x_{t−1}, at which v_{t−1} was taken.
-    age : int
-        Steps since the last large batch, t mod m; 0 asks for one.
-    change, level : float
-        Sums over all corrections of ‖g(x_t; w_i, ξ_i) − g(x_{t−1}; w_i, ξ_i)‖² and of ‖g(x_t; w_i, ξ_i)‖².
-    corrections : int
-        Directions in those sums.
-    """
-
-    v: Array | None = None
-    x_prev: Array | None = None
-    age: int = 0
-    change: float = 0.0
-    level: float = 0.0
-    corrections: int = 0
+    v: Array | None = None  # the recursive estimate v_{t−1}; None before the first large batch
+    x_prev: Array | None = None  # x_{t−1}, at which v_{t−1} was taken
+    age: int = 0  # steps since the last large batch, t mod m; 0 asks for one
+    change: float = 0.0  # Σ ‖g(x_t; w_i, ξ_i) − g(x_{t−1}; w_i, ξ_i)‖² over all corrections
+    level: float = 0.0  # Σ ‖g(x_t; w_i, ξ_i)‖² over them
+    corrections: int = 0  # directions in those sums
 
 
 @dataclass(frozen=True)
@@ -169,7 +155,7 @@ class GFMPlus(ZerothOrder):
     def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
         assert isinstance(state, GFMPlusState)
         warnings = None
-        if state.corrections >= CORRECTIONS_BEFORE_COMPLAINT and 2 * state.change > state.level:
+        if state.corrections >= WARN_AFTER and 2 * state.change > state.level:
             warnings = {"correction": _useless(state)}
         return super()._make_step(state, iterate, completed, warnings=warnings, **more)
 
@@ -222,6 +208,3 @@ class _Compiled(Ruled):
         state.change += float(tally["change"])
         state.level += float(tally["level"])
         state.corrections += int(tally["corrections"])
-
-    def make_step(self, state: GFMPlusState, completed: int) -> Step:
-        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

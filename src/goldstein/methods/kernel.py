@@ -71,12 +71,7 @@ def in_double(fun: Any, signature: Any) -> Any:
 class CompiledKernel(ABC):
     """Base of the kernels: how many iterations fit, and the bookkeeping around the machine code.
 
-    Attributes
-    ----------
-    outputs : tuple of str
-        The output rules that it can serve.
-    each : int
-        Evaluations of an iteration, at least.
+    `each` is the number of evaluations that an iteration takes at least.
     """
 
     outputs: tuple[str, ...] = ("last", "average", "random")
@@ -102,16 +97,15 @@ class CompiledKernel(ABC):
     def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         """Run the machine code for as many iterations as there are steps; return how many were done."""
 
-    @abstractmethod
     def make_step(self, state: Any, completed: int) -> Step:
         """Return what the iterations just done say."""
+        step: Step = self.method._make_step(state, None, completed)
+        return step
 
     def offers(self, state: Any) -> bool:
-        """Whether the iterations to come offer their iterates as answers."""
         return True
 
     def plan(self, state: Any, context: Context, limit: int | None, until: float, most: int | None) -> int:
-        """Return how many iterations to do next; see `Kernel`."""
         soft = min(until, CHUNK)
         k = max(1, math.ceil(soft / self.each))
         used = self.used(state, k if most is None else min(k, most))
@@ -127,7 +121,7 @@ class CompiledKernel(ABC):
         mean: Average | None,
         stop: Callable[[], bool],
     ) -> ChunkResult:
-        """Do `iterations` iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
+        """Do at most `iterations` iterations, fewer if one of them fails altogether; see `Kernel`."""
         used = self.used(state, iterations)
         if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
@@ -195,7 +189,7 @@ class CompiledKernel(ABC):
             args = typeof(self.oracle.args)
             index = (types.int64,) if self.n else ()
             signature = types.float64(types.float64[::1], *index, *args.types)
-            with _Announcement(f"compiling the loop of {self.method.name} for this function (once for each signature)"):
+            with announced(f"compiling the loop of {self.method.name} for this function (once for each signature)"):
                 self._fun = in_double(self.oracle.fun, signature)
                 types_in = (types.FunctionType(signature), args, *(typeof(value) for value in inputs))
                 loop.compile(types_in)
@@ -246,18 +240,16 @@ class Ruled(CompiledKernel):
         state.step_size = float(tally["eta"])
 
 
-class _Announcement:
-    """Says on stderr what takes so long, if it does."""
-
-    def __init__(self, text: str) -> None:
-        self._timer = threading.Timer(0.5, lambda: print(f"goldstein: {text} …", file=sys.stderr, flush=True))
-
-    def __enter__(self) -> None:
-        self._timer.daemon = True
-        self._timer.start()
-
-    def __exit__(self, *exc: object) -> None:
-        self._timer.cancel()
+@contextmanager
+def announced(text: str) -> Iterator[None]:
+    """Say on stderr what takes so long, if it does."""
+    timer = threading.Timer(0.5, lambda: print(f"goldstein: {text} …", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 if not TYPE_CHECKING:

@@ -36,7 +36,7 @@ from goldstein.stationarity.certificate import Certificate
 )
 @dataclass
 class Step(State):
-    """What `tell` returns: everything that anyone may want to know of the step.
+    """What `tell` returns: all that anyone may want to know of the step.
 
     Attributes
     ----------
@@ -314,13 +314,7 @@ class ChunkResult:
 
 
 class Kernel(Protocol):
-    """Whole iterations of a method in machine code.
-
-    Attributes
-    ----------
-    outputs : tuple of str
-        The output rules that it can serve.
-    """
+    """Whole iterations of a method in machine code; `outputs` are the output rules that it can serve."""
 
     outputs: tuple[str, ...]
 
@@ -342,7 +336,7 @@ class Kernel(Protocol):
         mean: Average | None,
         stop: Callable[[], bool],
     ) -> ChunkResult:
-        """Do so many iterations, or fewer, within `limit`; take the iterates that are left into `mean`, if any.
+        """Do at most `iterations` iterations, within `limit` evaluations; take the iterates into `mean`, if any.
 
         `stop()` tells that the user wants to stop: then as few as possible.
         """
@@ -374,19 +368,22 @@ class Method(ABC):
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Method:
         """Return the method with the settings in `options`, the others chosen by the measured scale of the function."""
-        missing = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.name not in options]
+        missing = [name for name in cls._required() if name not in options]
         raise ValueError(f"{cls.name} does not choose settings by itself: give {', '.join(missing)} in options.")
 
     @classmethod
     def _options(cls) -> list[str]:
-        """Return the options that it takes by name."""
+        """Return the settings that may be given as options."""
         return [f.name for f in fields(cls) if f.init]
 
     @classmethod
     def _complete(cls, options: Mapping[str, Any]) -> bool:
         """Whether these settings are all that the constructor needs."""
-        needed = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
-        return all(name in options for name in needed)
+        return all(name in options for name in cls._required())
+
+    @classmethod
+    def _required(cls) -> list[str]:
+        return [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
 
     def kernel(self, oracle: Oracle) -> Kernel:
         """Return whole iterations in machine code; raise `Unsupported` where there are none."""
@@ -407,14 +404,10 @@ class Method(ABC):
 
         Parameters
         ----------
-        x0 : array_like, shape (d,)
-            Start point.
-        rng : int or Generator, optional
-            Seed or generator.
+        x0, rng, projection
+            As in `minimize`.
         sample : callable, optional
             `sample(rng, k)` draws k ξ; an oracle's own is `oracle.sample`. None: `query.samples` is None.
-        projection : callable, optional
-            Keeps iterates in a set, as in `minimize`.
         max_evals, max_iter : int, optional
             Where the run will end, for step rules that decay towards it. The caller does the stopping.
         n : int, optional

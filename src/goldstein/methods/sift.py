@@ -616,7 +616,7 @@ def _bounds(d: int, context: Context) -> tuple[Array, Array] | None:
     box = context.project
     if not isinstance(box, Box):
         return None
-    return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
+    return box.bounds(d)
 
 
 def _n_free(d: int, context: Context) -> int:

@@ -24,18 +24,10 @@ from goldstein.oracle import Array, Query
 
 @dataclass
 class SINGDState(FirstOrderState):
-    """State of SINGD.
+    """State of SINGD."""
 
-    Attributes
-    ----------
-    m : ndarray or None
-        The mean of gradients m_t; None before the first.
-    past : ndarray, shape (K, d)
-        Ring of the last K iterates; x_j stands in row j mod K.
-    """
-
-    m: Array | None = None
-    past: Array = None  # type: ignore[assignment]
+    m: Array | None = None  # the mean of gradients m_t; None before the first
+    past: Array = None  # type: ignore[assignment]  # ring of the last K iterates; x_j stands in row j mod K
 
 
 @retired.fields(step="fd_step")

@@ -9,7 +9,7 @@ from typing import Any
 from goldstein import arguments
 from goldstein.methods.cutting_plane import MOST_VARIABLES
 from goldstein.theory.first_order import REGRET
-from goldstein.theory.planning import BLOCKS, CONVEX, PLANS, plan
+from goldstein.theory.planning import CHOICES, CONVEX, PLANS, plan
 from goldstein.theory.plans import Plan, written
 
 
@@ -23,10 +23,6 @@ class Row:
         Its name, with the learner if it has a choice of them.
     plan : Plan
         Its plan, with all parameters.
-    needs, gradients : str and bool
-        What it asks the oracle for, and of f; and whether there are gradients in it.
-    guarantee : str
-        The quantity that its theorem bounds, and in what sense.
     mark : str
         "cheapest", "cheapest from values", both or nothing.
     """
@@ -176,7 +172,7 @@ def compare(
 
 def _choices(name: str, sparsity: int | None) -> list[dict[str, Any]]:
     """Return every way in which a method is planned."""
-    if name not in BLOCKS:
+    if name not in CHOICES["learner"]:
         return [{}]
     choices: list[dict[str, Any]] = [{"learner": learner} for learner in REGRET]
     if name == "o2nc":

@@ -59,19 +59,19 @@ def gfm_plus(p: Goal) -> Plan:
         settings, T = settings | {"restart": "coin"}, T + m
         most, mean = T * max(2 * large, 4 * b), _tossed_mean_cost(T, m, b, large)
         return p.plan("gfm+", GFMPlus(**settings), settings, T, most, mean, star=star, exact=False)
-    cost, mean = _recursive_cost(T, m, b, large), _recursive_mean_cost(T, m, b, large)
+    cost, mean = recursive_cost(T, m, b, large), recursive_mean_cost(T, m, b, large)
     flaws = defects if star < 0 else ()
     return p.plan("gfm+", GFMPlus(**settings), settings, T, cost, mean, star=star, defects=flaws)
 
 
-def _recursive_cost(steps: int, m: int, b: int, large: int) -> int:
+def recursive_cost(steps: int, m: int, b: int, large: int) -> int:
     """Return the values of F in `steps` iterations of Algorithm 2: 2b' at a restart, 4b at any other."""
     restarts = -(-steps // m)
     return 2 * (restarts * large + 2 * b * (steps - restarts))
 
 
-def _recursive_mean_cost(T: int, m: int, b: int, large: int) -> float:
-    """Return the mean of `_recursive_cost(R, ...)` over R uniform on 0..T−1."""
+def recursive_mean_cost(T: int, m: int, b: int, large: int) -> float:
+    """Return the mean of `recursive_cost(R, ...)` over R uniform on 0..T−1."""
     epochs, rest = divmod(T - 1, m)
     restarts = m * epochs * (epochs + 1) // 2 + rest * (epochs + 1)  # Σ ⌈R/m⌉
     steps = T * (T - 1) // 2  # Σ R
