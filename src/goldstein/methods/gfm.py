@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from goldstein.methods.kernel import Ruled
+from goldstein.methods.kernel import CompiledKernel
 from goldstein.methods.method import Context, Kernel, Needs, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
@@ -81,7 +81,7 @@ class GFM(ZerothOrder):
         return _Compiled(self, oracle, 2 * self.batch_size, self._rule)
 
 
-class _Compiled(Ruled):
+class _Compiled(CompiledKernel):
     """Algorithm 1 in machine code."""
 
     def call(self, state: SmoothedState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.kernel import Ruled
+from goldstein.methods.kernel import CompiledKernel
 from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
@@ -184,7 +184,7 @@ def _useless(state: GFMPlusState) -> str:
     )
 
 
-class _Compiled(Ruled):
+class _Compiled(CompiledKernel):
     """Algorithm 2 in machine code."""
 
     def used(self, state: GFMPlusState, k: int) -> Array:

@@ -71,19 +71,22 @@ def in_double(fun: Any, signature: Any) -> Any:
 class CompiledKernel(ABC):
     """Base of the kernels: how many iterations fit, and the bookkeeping around the machine code.
 
-    `each` is the number of evaluations that an iteration takes at least.
+    `each` is the number of evaluations that an iteration takes at least; with a `rule`, steps come from that.
     """
 
     outputs: tuple[str, ...] = ("last", "average", "random")
 
-    def __init__(self, method: Any, oracle: Oracle, each: int) -> None:
+    def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule | None = None) -> None:
         if not isinstance(oracle, FiniteSum | Deterministic) or oracle.vectorized or not is_jitted(oracle.fun):
             raise Unsupported(
                 "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
             )
+        if rule is not None and not isinstance(rule, Schedule | Calibrated):
+            raise Unsupported(f"{type(rule).__name__} looks at values, which the compiled loops do not.")
         self.method = method
         self.oracle = oracle
         self.each = each
+        self.rule = rule
         self.n = oracle.n or 0
         self._loop: Callable[..., Any] | None = None
         self._fun: Any = None
@@ -128,20 +131,20 @@ class CompiledKernel(ABC):
         if not used.size:
             return ChunkResult(self.make_step(state, 0), Tally())
         tally = new_tally()
-        self.set_rule(state, tally)
-        steps = self.steps(state, context, used)
+        if isinstance(self.rule, Calibrated):
+            tally["calibrated"] = 1
+            tally["mean"] = state.rule.mean
+            tally["sum"] = state.rule.total
+            tally["count"] = state.rule.count
+            tally["span"] = self.rule.span
+            tally["eta"] = state.step_size
+        steps = self._steps(state, context, used)
         state.x = state.x.copy()
         with locate(state):
             done = self._in_pieces(state, context, mean, steps, tally, stop)
         self.write_back(state, steps[:done], tally)
         state.nit += done
         context.nfev += int(tally["finite"] + tally["failed"])
-        state.sum_sq_norm += float(tally["sum_sq_norm"])
-        state.n_estimates += float(tally["n_estimates"])
-        if not np.isnan(tally["value"]):
-            state.value = float(tally["value"])
-        if tally["grad_norm"] >= 0:
-            state.grad_norm = float(tally["grad_norm"])
         return ChunkResult(self.make_step(state, done), tally_of(tally))
 
     def _in_pieces(
@@ -169,17 +172,39 @@ class CompiledKernel(ABC):
                 break
         return done
 
-    def steps(self, state: Any, context: Context, used: Array) -> Array:
+    def _steps(self, state: Any, context: Context, used: Array) -> Array:
         """Return the steps, as far as they are known before the values are."""
-        return np.zeros(used.size)
-
-    def set_rule(self, state: Any, tally: Any) -> None:
-        """Write what the step rule remembers into the tally, if the machine code needs it."""
-        tally["calibrated"] = 0
+        rule = self.rule
+        nit = state.nit + np.arange(used.size)
+        if rule is None:
+            return np.zeros(used.size)
+        if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
+            decay = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
+            return np.asarray(2 * rule.radius * decay / np.sqrt(rule.iterations))
+        assert isinstance(rule, Schedule)
+        before = np.concatenate([[0], used[:-1]])
+        progress = None
+        for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
+            if end is not None:
+                share = np.minimum(done / end, 1.0)
+                progress = share if progress is None else np.maximum(progress, share)
+        return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
 
     def write_back(self, state: Any, steps: Array, tally: Any) -> None:
-        """Write the last step and what the step rule has measured into the state."""
-        state.step_size = float(steps[-1])
+        """Write what the machine code has measured into the state."""
+        if isinstance(self.rule, Calibrated):
+            state.rule.mean = float(tally["mean"])
+            state.rule.total = float(tally["sum"])
+            state.rule.count = int(tally["count"])
+            state.step_size = float(tally["eta"])
+        elif self.rule is not None:
+            state.step_size = float(steps[-1])
+        state.sum_sq_norm += float(tally["sum_sq_norm"])
+        state.n_estimates += float(tally["n_estimates"])
+        if not np.isnan(tally["value"]):
+            state.value = float(tally["value"])
+        if tally["grad_norm"] >= 0:
+            state.grad_norm = float(tally["grad_norm"])
 
     def compiled(self, loop: Any, *inputs: Any) -> Any:
         """Call a loop by the signature that is kept on disk, compiling it first if need be."""
@@ -195,49 +220,6 @@ class CompiledKernel(ABC):
                 loop.compile(types_in)
                 self._loop = loop.get_overload(types_in)
         return self._loop(self._fun, self.oracle.args, *inputs)
-
-
-class Ruled(CompiledKernel):
-    """A kernel whose steps come from a rule."""
-
-    def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule) -> None:
-        super().__init__(method, oracle, each)
-        if not isinstance(rule, Schedule | Calibrated):
-            raise Unsupported(f"{type(rule).__name__} looks at values, which the compiled loops do not.")
-        self.rule = rule
-
-    def steps(self, state: Any, context: Context, used: Array) -> Array:
-        nit = state.nit + np.arange(used.size)
-        before = np.concatenate([[0], used[:-1]])
-        rule = self.rule
-        if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
-            decay = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
-            return np.asarray(2 * rule.radius * decay / np.sqrt(rule.iterations))
-        assert isinstance(rule, Schedule)
-        progress = None
-        for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
-            if end is not None:
-                share = np.minimum(done / end, 1.0)
-                progress = share if progress is None else np.maximum(progress, share)
-        return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
-
-    def set_rule(self, state: Any, tally: Any) -> None:
-        if isinstance(self.rule, Calibrated):
-            tally["calibrated"] = 1
-            tally["mean"] = state.rule.mean
-            tally["sum"] = state.rule.total
-            tally["count"] = state.rule.count
-            tally["span"] = self.rule.span
-            tally["eta"] = state.step_size
-
-    def write_back(self, state: Any, steps: Array, tally: Any) -> None:
-        if not tally["calibrated"]:
-            super().write_back(state, steps, tally)
-            return
-        state.rule.mean = float(tally["mean"])
-        state.rule.total = float(tally["sum"])
-        state.rule.count = int(tally["count"])
-        state.step_size = float(tally["eta"])
 
 
 @contextmanager

@@ -63,10 +63,9 @@ class Step(State):
     candidates : mapping or None
         For the output rule "choice": name -> point, the start last, as "start point".
     partial : bool
-        This was a part of an iteration that goes on; criteria look when it is over, as they do with machine code.
+        This was a part of an iteration; criteria look when the iteration is over, as they do with machine code.
     noisy : str
-        How noise showed in a function that was taken to have none; the run goes on as with noise that cannot be
-        replayed.
+        How noise showed in a function that was taken to have none; the run then treats it as not replayable.
 
     Examples
     --------
@@ -102,10 +101,8 @@ class MethodState(State):
 
     Attributes
     ----------
-    x : ndarray, shape (d,)
-        The current iterate.
-    nit : int
-        Iterations done.
+    x, nit
+        The current iterate, and the iterations done.
     value, grad_norm, step_size : float
         As in `Step`; what failed leaves them as they were.
     """
@@ -130,7 +127,7 @@ class MethodState(State):
 )
 @dataclass(frozen=True)
 class Needs:
-    """What a method needs of an oracle and of whoever runs it.
+    """What a method needs of an oracle and of a run.
 
     Attributes
     ----------
@@ -139,7 +136,7 @@ class Needs:
     pairs : float
         δ, if an estimate compares two values that should carry the same ξ but need not; 0: nothing to be said.
     gradients, values, exact : bool
-        It asks for gradients; for values, so that the best iterate can be told; and only for f itself, without noise.
+        It asks for gradients; for values, by which the best iterate is known; and only for f itself, without noise.
     horizon : bool
         The steps depend on where the run will end.
     query_radius : float
@@ -289,7 +286,7 @@ class Scale(State):
     radius, floor : float
         The length scale R, and the least sensible δ.
     evals : int
-        Evaluations left.
+        Evaluations that remain.
     gradient, estimate : float
         Root mean square of ‖∇F(x; ξ)‖, and of a two-point estimate of it, √d larger.
     """
@@ -350,7 +347,7 @@ class Method(ABC):
 
     @property
     def needs(self) -> Needs:
-        """What the method needs of an oracle and of whoever runs it."""
+        """What the method needs of an oracle and of a run."""
         return Needs(random_stop=any_iterate)
 
     @abstractmethod
@@ -446,15 +443,7 @@ class Method(ABC):
 
 
 class Run:
-    """One run of a method, driven from outside: `ask`, evaluate, `tell`.
-
-    Attributes
-    ----------
-    x : ndarray, shape (d,)
-        The current iterate.
-    nit, nfev : int
-        Iterations done and values told.
-    """
+    """One run of a method, driven from outside: `ask`, evaluate, `tell`; `nit` is the number of iterations done."""
 
     def __init__(self, method: Method, x0: Array, context: Context) -> None:
         self.method = method

@@ -360,5 +360,4 @@ class _Compiled(CompiledKernel):
         arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
         self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, record, tally)
         write_back(record, state)
-        steps[-1] = state.step_size
         return steps.size

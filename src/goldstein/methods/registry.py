@@ -78,7 +78,7 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
 
 
 def _known(name: str) -> str:
-    """Return a name as it is registered, whatever its case; say which one may have been meant."""
+    """Return a name as it is registered, in any case; say which one may have been meant."""
     if name in METHODS:
         return name
     if name.lower() in METHODS:

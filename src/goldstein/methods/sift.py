@@ -487,9 +487,6 @@ class _Compiled(CompiledKernel):
     def call(self, state: SiftState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
         raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
 
-    def make_step(self, state: SiftState, completed: int) -> Step:
-        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]
-
     def run(
         self,
         state: SiftState,

@@ -45,8 +45,7 @@ class SINGD(FirstOrder):
         6  i uniform on {1, …, T}; return x_{max(i−K, 1)}, K = ⌊p (δ − ρ)⌋
 
     A step is shorter than 1/p, so the K iterates after the answer stay within δ − ρ of it; ρ = 0 for the oracle's own
-    gradients. One gradient an iteration and
-    one at the start; no values.
+    gradients. One gradient an iteration and one at the start; no values.
 
     Parameters
     ----------

@@ -310,7 +310,7 @@ class _Compiled(CompiledKernel):
         state.radius, state.walk, rule.mean, rule.total = (float(record[name]) for name in fields)
         rule.count = int(record["count"])
         state.t = last
-        steps[-1] = record["step_size"]
+        state.step_size = float(record["step_size"])
         if grown:
             self.method._describe(state)
         return steps.size

@@ -36,8 +36,8 @@ class WarmStart(Staged):
     Notes
     -----
     The average, not the last iterate, is what Theorem 2's proof bounds for convex f. Only iterates of the second
-    phase may be the answer, unless the first takes the whole run; then there is a warning. By name, `ws-gfm` and
-    `ws-gfm+` also take `delta`, of the second phase; the first has a smaller one of its own.
+    phase may be the answer, unless the first takes the whole run, with a warning. By name, `ws-gfm` and `ws-gfm+` also
+    take `delta`, of the second phase; the first has a smaller one of its own.
 
     Examples
     --------
@@ -120,8 +120,8 @@ class WarmStart(Staged):
                 step = replace(step, notes={**(step.notes or {}), "phase": "The second phase has begun after all."})
         elif self._never_over(state, context):
             state.no_second = True
-            said = {"phase": ALONE.format(self.iterations)}
-            step = replace(step, warnings={**(step.warnings or {}), **said}, notes={**(step.notes or {}), **said})
+            message = {"phase": ALONE.format(self.iterations)}
+            step = replace(step, warnings={**(step.warnings or {}), **message}, notes={**(step.notes or {}), **message})
         return replace(step, x=state.inner.x, iterate=None, done=None, candidates=None)
 
     def _never_over(self, state: StagedState, context: Context) -> bool:
