@@ -202,7 +202,7 @@ def test_a_warm_start_by_name_takes_the_delta_of_its_second_phase(name):
 @pytest.mark.filterwarnings("always")
 def test_what_is_wrong_with_guessed_settings_is_not_laid_at_the_users_door(name):
     f = gs.Deterministic(lambda x: float(abs(x - 1).sum()))
-    with pytest.warns(RuntimeWarning, match="do not reduce variance.* did not give were chosen from probes"):
+    with pytest.warns(RuntimeWarning, match="do not reduce variance.*Settings were chosen from probes"):
         gs.minimize(f, np.zeros(4), name, options={"delta": 1e-3}, max_evals=10_000, rng=0)
 
 

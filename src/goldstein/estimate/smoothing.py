@@ -88,12 +88,8 @@ def ball(rng: np.random.Generator, k: int, d: int) -> Array:
 
     Parameters
     ----------
-    rng : Generator
-        Where the random numbers come from.
-    k : int
-        Number of points.
-    d : int
-        Number of coordinates.
+    rng, k, d
+        As in `sphere`.
     """
     return noted_ball(rng, k, d, False)[0]
 
@@ -136,12 +132,8 @@ def orthogonal(rng: np.random.Generator, k: int, d: int) -> Array:
 
     Parameters
     ----------
-    rng : Generator
-        Where the random numbers come from.
-    k : int
-        Number of directions.
-    d : int
-        Number of coordinates.
+    rng, k, d
+        As in `sphere`.
     """
     w = np.empty((k, d))
     for start in range(0, k, d):

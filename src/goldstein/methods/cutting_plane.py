@@ -55,9 +55,7 @@ class CuttingPlane(Certifying):
 
     Parameters
     ----------
-    delta, epsilon : float
-        The stationarity (δ, ε) aimed at; δ is also the length of a move.
-    gradients, rho, fd_step
+    delta, epsilon, gradients, rho, fd_step
         See `Certifying`.
 
     Notes
@@ -71,9 +69,9 @@ class CuttingPlane(Certifying):
     v, whose direction is not defined for the first Ω. The first gradient is taken at a random point near x, where it
     exists with probability one. The centre of gravity is the mean of a sample of Ω: after a cut the survivors walk on
     by hit-and-run, in the metric of the sample (Bertsimas and Vempala 2004), joined by the point 0.9 g/‖g‖, which is
-    always inside. For r, L is the largest norm of a gradient seen so far.
+    always inside. For r, L is the largest norm of a gradient so far.
 
-    One iteration is one gradient. The cost of a cut outside of f grows fast with d; more than 20 variables are refused.
+    The cost of a cut outside of f grows fast with d; more than 20 variables are refused.
 
     References
     ----------

@@ -247,20 +247,16 @@ class INGD(_Interpolated):
 
     Parameters
     ----------
-    delta, epsilon : float
-        The stationarity (δ, ε) aimed at; δ is also the length of a move.
-    lipschitz : float, optional
-        L, a Lipschitz constant of f. The largest norm of a gradient seen so far takes its place when it is larger, or
-        when none is given.
-    gradients, rho, fd_step
+    delta, epsilon, gradients, rho, fd_step
         See `Certifying`.
+    lipschitz : float, optional
+        L, a Lipschitz constant of f. The largest norm of a gradient so far takes its place when it is larger, or when
+        none is given.
 
     Notes
     -----
-    K = ⌈48 L²/ε²⌉; after that many gradients without success line 2 begins anew at the same x. No gradient seen is
-    longer than L, so 1/2 ≤ β ≤ 1 and m is a convex combination of them.
-
-    One iteration is one gradient: the T moves of the theorem may take T·K of them.
+    K = ⌈48 L²/ε²⌉; after that many gradients without success line 2 begins anew at the same x. No gradient so far is
+    longer than L, so 1/2 ≤ β ≤ 1 and m is a convex combination of them. The T moves of the theorem may take T·K.
 
     The proof holds if ∇f(x) lies in the subdifferential at every x where it is asked, x0 and the ends of moves
     included. Automatic differentiation does not promise that at kinks; `PINGD` asks at random points only.
@@ -337,19 +333,15 @@ class PINGD(_Interpolated):
 
     Parameters
     ----------
-    delta, epsilon : float
-        The stationarity (δ, ε) aimed at; δ is also the length of a move.
+    delta, epsilon, gradients, rho, fd_step
+        See `Certifying`.
     perturb_radius : float
         r/‖g‖. The theorem asks for r < ‖g‖ √(1 − (1 − ‖g‖²/(128L²))²), about ‖g‖²/(8L).
-    gradients, rho, fd_step
-        See `Certifying`.
 
     Notes
     -----
-    As printed, Algorithm 2 of the paper has no early exit: it continues from a certified point, and
-    returns the last one. Line 5 here returns the certified point.
-
-    One iteration is one gradient.
+    As printed, Algorithm 2 of the paper has no early exit: it continues from a certified point, and returns the last
+    one. Line 5 here returns the certified point.
 
     References
     ----------

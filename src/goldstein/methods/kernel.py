@@ -154,17 +154,17 @@ class CompiledKernel(ABC):
 
         All pieces add up in one tally, so that nothing but the wait for Ctrl-C depends on where one ends.
         """
-        if mean is not None:
+        if mean is None:
+            mean = Average(np.empty(0))
+        else:
             mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
+        assert mean.mean is not None
         done = 0
         while done < steps.size and not (done and stop()):
             piece = steps[done : done + self._piece]
             start = time.perf_counter()
-            if mean is None:
-                did = self.call(state, context, np.empty(0), 0, piece, tally)
-            else:
-                did = self.call(state, context, mean.mean, mean.count, piece, tally)  # type: ignore[arg-type]
-                mean.count += did
+            did = self.call(state, context, mean.mean, mean.count, piece, tally)
+            mean.count += did
             took = time.perf_counter() - start
             done += did
             self._piece = max(1, min(2 * self._piece, int(PIECE_SECONDS / max(took, 1e-9) * did)))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from goldstein import arguments, retired
 from goldstein.facts import Facts
-from goldstein.oracle import Array, Oracle, Query, Sampler, Tally, indices
+from goldstein.oracle import Answer, Array, Oracle, Query, Sampler, Tally, indices
 from goldstein.output import Average
 from goldstein.projection import Projection, as_projection
 from goldstein.state import State
@@ -214,6 +214,7 @@ def any_iterate(rng: np.random.Generator, max_iter: int) -> int:
     return int(rng.random() * max_iter)
 
 
+@retired.fields(earlier="facts.counted")
 @dataclass
 class Context:
     """What a method may use besides its settings and its state.
@@ -231,9 +232,7 @@ class Context:
     noisy : bool
         An answer may differ from f itself.
     nfev : int
-        Evaluations that were told before, the query at hand not included.
-    earlier : int
-        Those of an earlier stage of the same run.
+        Evaluations of this stage that were told before, the query at hand not included.
     n : int or None
         Number of components of a finite sum, whose indices are the ξ.
     recipes : bool
@@ -249,7 +248,6 @@ class Context:
     max_iter: int | None = None
     noisy: bool = False
     nfev: int = 0
-    earlier: int = 0
     n: int | None = None
     recipes: bool = False
     facts: Facts = field(default_factory=Facts)
@@ -483,6 +481,7 @@ class Run:
             raise ValueError(f"This query is answered by an array of shape {asked.shape}, got {answer.shape}.")
         self._asked = None
         self._pending = None
+        self.context.facts.update(asked, Answer(answer))
         step = self.method.tell(self.state, self.context, asked, answer)
         self.context.nfev += len(asked)
         self.nit += step.completed

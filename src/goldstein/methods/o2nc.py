@@ -240,31 +240,21 @@ class O2NC(_Blocks, FirstOrder):
 class ZOO2NC(_Blocks, ZerothOrder):
     """Online-to-nonconvex conversion from values alone (Kornowski and Shamir 2024).
 
-    O2NC on the smoothed f_ρ, with two-point estimates of radius ρ at the points z: cost O(d δ⁻¹ ε⁻³), linear in d.
+    O2NC on the smoothed f_ρ, with two-point estimates of radius ρ at the points z: cost O(d δ⁻¹ ε⁻³), linear in d. The
+    answer is chosen as in `O2NC`.
 
     Parameters
     ----------
-    delta : float
-        Radius δ of the stationarity aimed at.
-    block_length : int
-        M, steps from one restart of the learner to the next.
-    step_size : float, optional
-        η of online gradient descent (learner "ogd").
+    delta, block_length, step_size, learner
+        As in `O2NC`.
     batch_size : int
         Pairs in each estimate.
     rho : float, optional
         Smoothing radius ρ < δ; None: δ/20.
     displacement : float, optional
         D, the radius of the learner's ball; None: (δ − ρ)/M, which is what the theorem needs.
-    learner : {"adagrad", "ogd"}
-        AdaGrad-norm finds its step from the estimates and needs no Lipschitz constant.
     directions, estimator
         See `ZerothOrder`.
-
-    Notes
-    -----
-    The answer is the mean of the last finished block, x0 if there is none. The theorem is about a block drawn at
-    random, which is `output="random"`, and what plans use.
 
     References
     ----------

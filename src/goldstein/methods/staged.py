@@ -90,7 +90,7 @@ class Staged(Method):
 
     def _remaining(self, state: StagedState, context: Context) -> Context:
         """Return the context of the present stage with all of the remaining budget."""
-        stage = replace(context, nfev=context.nfev - state.evals_before, earlier=context.earlier + state.evals_before)
+        stage = replace(context, nfev=context.nfev - state.evals_before)
         if context.max_evals is not None:
             stage.max_evals = max(1, context.max_evals - state.evals_before)
         if context.max_iter is not None:

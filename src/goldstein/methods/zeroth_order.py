@@ -152,7 +152,8 @@ class ZerothOrder(Method):
         stochastic = context.sample is not None
         cost = estimator.evaluations * len(at)
         fits = estimator.batch(b if limit is None else min(b, limit // cost), stochastic)
-        if fits == 0 or (2 * fits < b and context.nfev + context.earlier > 0):
+        first = context.facts.counted == context.facts.nfev_diagnostic
+        if fits == 0 or (2 * fits < b and not first):
             return None
         xi = estimator.draw(context.sample, context.rng, fits)
         w, directions = self._draw_directions(context, fits, at[0].size, draw)

@@ -160,14 +160,14 @@ def plan(
             f"With L = {L:g}, delta = {delta:g}, epsilon = {epsilon:g} the plan leaves the range of floating point: "
             "take a larger epsilon or delta, or rescale."
         ) from None
-    notes = [result.note] if result.note else []
+    notes = [result.note]
     if noise is not None and method != "o2nc" and constants == "sharp":
         notes.append("noise changes nothing here: the sharp constants need no more than E‖∇F(x; ξ)‖² ≤ L²")
     if epsilon >= L:
         notes.append("epsilon is not below L, which bounds every gradient of f: any point will do, x0 too")
     for sentence in result.defects:
         warnings.warn(sentence, UserWarning, stacklevel=2)
-    return replace(result, note="; ".join(notes))
+    return replace(result, note="; ".join(filter(None, notes)))
 
 
 def _check_choices(method: str, **chosen: bool) -> None:
@@ -193,9 +193,9 @@ def _check_together(
 
 def _distances(method: str, L: float, gap: float | None, radius: float | None) -> tuple[float, float]:
     """Return Δ, which is at most L·R, and R."""
+    if radius is None and method in CONVEX:
+        raise ValueError(f'"{method}" needs radius = dist(x0, argmin f).')
+    if radius is None and gap is None:
+        raise ValueError(f'"{method}" needs gap = f(x0) − inf f, or radius = dist(x0, argmin f).')
     R = math.inf if radius is None else arguments.positive("radius", radius)
-    least = L * R if gap is None else min(arguments.positive("gap", gap), L * R)
-    if radius is None and (method in CONVEX or gap is None):
-        choice = "" if method in CONVEX else "gap = f(x0) − inf f, or "
-        raise ValueError(f'"{method}" needs {choice}radius = dist(x0, argmin f).')
-    return least, R
+    return (L * R if gap is None else min(arguments.positive("gap", gap), L * R)), R
