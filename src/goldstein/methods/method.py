@@ -235,8 +235,6 @@ class Context:
         Evaluations of this stage that were told before, the query at hand not included.
     n : int or None
         Number of components of a finite sum, whose indices are the ξ.
-    recipes : bool
-        Queries say how their points are made, if they can (`Query.recipe`).
     facts : Facts
         What the values of the whole run have shown: counts, failures, precision, incumbent, noise.
     """
@@ -249,7 +247,6 @@ class Context:
     noisy: bool = False
     nfev: int = 0
     n: int | None = None
-    recipes: bool = False
     facts: Facts = field(default_factory=Facts)
 
     def progress(self, nit: int) -> float | None:
