@@ -11,6 +11,7 @@ from scipy.optimize import differential_evolution
 from scipy.stats import binom
 
 import goldstein as gs
+from goldstein.facts import Facts
 from goldstein.methods.cma import MAX_FULL_D, Constants, majority_tie, mean_scores, share_weights, subtract_block_means
 from goldstein.methods.initial_sigma import InitialSigma
 from goldstein.methods.method import Context
@@ -206,7 +207,7 @@ def test_the_usual_level_is_taken_in_doubt():
     usual = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        context = Context(rng, sample=lambda r, k: r.integers(2**31, size=k), noisy=True, max_evals=2000)
+        context = Context(rng, sample=lambda r, k: r.integers(2**31, size=k), max_evals=2000, facts=Facts(noisy=True))
         ladder = InitialSigma.plan(context, 2000)
         query = ladder.ask(np.zeros(D), np.ones(D), context)
         sigma = ladder.tell(query, rng.normal(size=len(query)))
@@ -459,7 +460,7 @@ def test_zeros_and_ones_from_seeds_are_minimised(seed):
 @pytest.mark.parametrize("replayed", [False, True])
 def test_noise_without_any_difference_moves_nothing(replayed):
     sample = (lambda rng, k: rng.integers(2**31, size=k)) if replayed else None
-    context = Context(np.random.default_rng(0), sample=sample, noisy=True, max_evals=1000)
+    context = Context(np.random.default_rng(0), sample=sample, max_evals=1000, facts=Facts(noisy=True))
     method = gs.BlockCMA(sigma=1.0)
     state = method.init(np.zeros(D), context)
     for _ in range(20):

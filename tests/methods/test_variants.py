@@ -108,7 +108,7 @@ def test_a_warm_start_may_end_in_either(oracle, variant):
 def purposes(method, steps, seed):
     """Which of the steps took a large batch."""
     library = ORACLES["finite-sum"][0]
-    context, large = Context(np.random.default_rng(seed), library.sample, noisy=True), []
+    context, large = Context(np.random.default_rng(seed), library.sample, facts=Facts(noisy=True)), []
     state = method.init(np.array(X0), context)
     for _ in range(steps):
         query = method.ask(state, context, None)

@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.facts import SHORT_VALUES
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step, any_iterate
 from goldstein.methods.quasi_newton import LBFGS, DenseInverseHessian, InverseHessian
 from goldstein.norms import HUGE, norm
-from goldstein.oracle import DOUBLE, SINGLE, Array, Query
-from goldstein.oracle.stats import evidence
+from goldstein.oracle import Array, Query
 from goldstein.projection import Box
 from goldstein.state import State
 
@@ -120,8 +118,6 @@ class BFGSState(MethodState):
         ‖s‖ of the last step, which differences and new beginnings are made by.
     retakes, failures, tries : int
         Gradients taken again, line searches that failed in a row, values that failed in a row.
-    single, double : int
-        Values that tell something about their precision.
     warnings : dict
         What is wrong with the function, in words.
     """
@@ -140,14 +136,7 @@ class BFGSState(MethodState):
     retakes: int = 0
     failures: int = 0
     tries: int = 0
-    single: int = 0
-    double: int = 0
     warnings: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def roundoff(self) -> float:
-        """Relative rounding error of the values, as they show."""
-        return SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
 
 
 @dataclass(frozen=True)
@@ -271,7 +260,7 @@ class BFGS(Method):
         """Ask for f at t and a little farther along the line (lines 5 and 6)."""
         search = state.search
         assert search is not None
-        least = max(self._visible_step(state, -search.slope), self._smallest_step(state) / norm(search.direction))
+        least = max(self._visible_step(state, context, -search.slope), self._smallest_step(state, context) / norm(search.direction))
         ends = [search.t, search.t + max(FD_STEP_ALONG_LINE * search.t, least)]
         points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
         return Query(np.stack(points), aux=ends)
@@ -279,8 +268,10 @@ class BFGS(Method):
     @np.errstate(over="ignore", invalid="ignore")
     def tell(self, state: BFGSState, context: Context, query: Query, values: Array) -> Step:
         values = np.where(np.abs(values) < HUGE, values, np.nan)
-        self._take_note(state, query, values)
-        completed = 0
+        incumbent = context.facts.incumbent
+        if incumbent.x is not None:
+            state.x = incumbent.x
+            state.value = incumbent.fun
         if state.phase == "value":
             completed = self._take_value(state, context, float(values[0]))
         elif state.phase == "gradient":
@@ -289,20 +280,6 @@ class BFGS(Method):
             completed = self._take_trial(state, context, query, values)
         state.nit += completed
         return state.make_step(state.x if completed else None, completed, warnings=dict(state.warnings))
-
-    def _take_note(self, state: BFGSState, query: Query, values: Array) -> None:
-        """Keep the lowest point seen; learn how precise the values are."""
-        finite = values[np.isfinite(values)]
-        if not finite.size:
-            return
-        if not state.double:
-            single, double = evidence(finite)
-            state.single += single
-            state.double += double
-        lowest = int(np.nanargmin(values))
-        if not values[lowest] >= state.value:
-            state.x = query.points[lowest].copy()
-            state.value = float(values[lowest])
 
     def _take_value(self, state: BFGSState, context: Context, value: float) -> int:
         if np.isnan(value):
@@ -333,7 +310,7 @@ class BFGS(Method):
     ) -> None:
         """Begin a gradient at `base` with differences of this size; None: by the last step and rounding."""
         if size is None:
-            size = self._fd_step(state)
+            size = self._fd_step(state, context)
         lower, upper = self._bounds(state, context)
         sign = np.where(context.rng.random(base.size) < 0.5, -1.0, 1.0)
         steps = _inside(base, sign * size, lower, upper)
@@ -341,12 +318,12 @@ class BFGS(Method):
         state.differences = Differences(base, value, steps, slopes, size, np.zeros(base.size))
         state.phase = "gradient"
 
-    def _fd_step(self, state: BFGSState) -> float:
+    def _fd_step(self, state: BFGSState, context: Context) -> float:
         """Return the step of a difference: small beside the last step, but not lost in rounding."""
-        size = max(FD_STEP * state.length / np.sqrt(state.point.size), self._smallest_step(state))
+        size = max(FD_STEP * state.length / np.sqrt(state.point.size), self._smallest_step(state, context))
         if state.gradient is None:
             return float(size)
-        visible = self._visible_step(state, norm(state.gradient) / np.sqrt(state.point.size))
+        visible = self._visible_step(state, context, norm(state.gradient) / np.sqrt(state.point.size))
         return float(max(size, min(visible, FIRST_STEP * self.radius)))
 
     def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
@@ -391,7 +368,7 @@ class BFGS(Method):
     def _take_gradient(self, state: BFGSState, context: Context, differences: Differences) -> int:
         """Learn from a gradient and search along it, or take it again."""
         g = differences.slopes
-        again = self._longer_step(state, g, differences.size)
+        again = self._longer_step(state, context, g, differences.size)
         if again is not None:
             if again > self.radius:
                 return self._restart(state, context)
@@ -405,7 +382,7 @@ class BFGS(Method):
                 state.inverse.update(state.s, y)  # lines 10 and 11
             elif state.retakes < MAX_RETAKES:
                 state.retakes += 1
-                size = max(RETAKE_FACTOR * differences.size, self._smallest_step(state))
+                size = max(RETAKE_FACTOR * differences.size, self._smallest_step(state, context))
                 self._start_gradient(state, context, self._perturb(state, context, differences.size), size=size)
                 return 0
             state.s = None
@@ -416,7 +393,7 @@ class BFGS(Method):
             state.inverse.reset(state.length / state.grad_norm)  # line 1
         return self._start_search(state, context)
 
-    def _longer_step(self, state: BFGSState, g: Array, size: float) -> float | None:
+    def _longer_step(self, state: BFGSState, context: Context, g: Array, size: float) -> float | None:
         """Return the step with which a gradient must be taken again, if differences of this size are lost."""
         steep = norm(g)
         if steep == 0:
@@ -428,7 +405,7 @@ class BFGS(Method):
             return size * FLAT_FACTOR
         each = steep / np.sqrt(g.size)
         most = FIRST_STEP * self.radius
-        rounding = state.roundoff * abs(state.fun) / each
+        rounding = context.facts.roundoff * abs(state.fun) / each
         if rounding > 0.1 * most and state.nit == 0:
             state.warnings["precision"] = (
                 f"Rounding errors of F (|F| about {abs(state.fun):.2g}) make up {rounding / most:.0%} of its "
@@ -437,15 +414,15 @@ class BFGS(Method):
         if rounding <= ROUNDOFF_SHARE * size or size >= most or state.retakes >= MAX_RETAKES:
             return None
         state.retakes += 1
-        return min(self._visible_step(state, each), most)
+        return min(self._visible_step(state, context, each), most)
 
-    def _visible_step(self, state: BFGSState, slope: float) -> float:
+    def _visible_step(self, state: BFGSState, context: Context, slope: float) -> float:
         """Return the step along which a slope stands out from the rounding errors of values."""
-        return float(state.roundoff**ROUNDOFF_POWER * abs(state.fun) / slope)
+        return float(context.facts.roundoff**ROUNDOFF_POWER * abs(state.fun) / slope)
 
-    def _smallest_step(self, state: BFGSState) -> float:
+    def _smallest_step(self, state: BFGSState, context: Context) -> float:
         """Return the least step that the rounding of x allows."""
-        return SMALLEST_STEP * state.roundoff * norm(state.point)
+        return SMALLEST_STEP * context.facts.roundoff * norm(state.point)
 
     def _perturb(self, state: BFGSState, context: Context, size: float) -> Array:
         """Draw a point beside x, about so far away in each coordinate."""
@@ -488,7 +465,7 @@ class BFGS(Method):
                 return self._accept(state, context)
         if search.accepted is not None and (search.trials >= MAX_TRIALS or search.low == search.most):
             return self._accept(state, context)
-        below_roundoff = t * -search.slope < state.roundoff * abs(state.fun)  # a descent would be lost in rounding
+        below_roundoff = t * -search.slope < context.facts.roundoff * abs(state.fun)  # a descent would be lost in rounding
         if search.accepted is None and (below_roundoff or search.trials >= MAX_TRIALS):
             return self._fail(state, context)
         twice = min(2 * search.low, search.most)

@@ -146,8 +146,6 @@ class CMAState(MethodState):
         e, in parts of the wanted one.
     average, average_evals
         Mean of the means over the last third, and how many values are behind it.
-    lowest : float
-        The value at `x`, without noise.
     values_differ : bool
         Whether values of a generation have ever differed (those of a block, where ξ can be replayed).
     seeds : float
@@ -171,7 +169,6 @@ class CMAState(MethodState):
     agreement: float = 1.0
     average: Array = None  # type: ignore[assignment]
     average_evals: float = 0.0
-    lowest: float = np.inf
     values_differ: bool = False
     seeds: float = 1.0
     mean_range: float = 0.0
@@ -278,12 +275,13 @@ class BlockCMA(Method):
         return self._generation(state, context, size, cut) if size >= MIN_POPULATION else None
 
     def tell(self, state: CMAState, context: Context, query: Query, values: Array) -> Step:
-        if not context.noisy:
-            self._keep_lowest(state, query.points, values)
+        incumbent = context.facts.incumbent
+        if not context.noisy and incumbent.x is not None:
+            state.x = incumbent.x
         if state.phase == "start":
-            failed = state.lowest == np.inf  # then the smallest initial σ would fail as well
+            failed = not np.isfinite(values[0])  # then the smallest initial σ would fail as well
             state.phase = "search" if failed else self._first_phase(state)
-            return self._make_step(state, None, 0)
+            return self._make_step(state, context, None, 0)
         if state.phase == "initial sigma":
             sigma = state.initial_sigma.tell(query, values)
             if sigma is not None:
@@ -293,13 +291,13 @@ class BlockCMA(Method):
                     state.seeds = self._affordable(
                         state, context.after(query), INFORMATIVE_PAIRS / state.initial_sigma.share(sigma)
                     )
-            return self._make_step(state, None, 0)
+            return self._make_step(state, context, None, 0)
         previous = state.x
         self._evolve(state, context, query, values)
         state.nit += 1
         if context.noisy:
             state.x = state.mean
-        return self._make_step(state, previous, 1)
+        return self._make_step(state, context, previous, 1)
 
     def _first_phase(self, state: CMAState) -> str:
         return "initial sigma" if self.sigma is None and state.initial_sigma.pairs else "search"
@@ -514,17 +512,9 @@ class BlockCMA(Method):
         most = max(MAX_GENERATION * context.nfev, MAX_TWO_BLOCKS * budget) / (2 * _block_size(state.x.size))
         return max(min(seeds, most), 1.0)
 
-    def _keep_lowest(self, state: CMAState, points: Array, values: Array) -> None:
-        """Stand at the lowest point seen."""
-        scores = np.where(np.isfinite(values), values, np.inf)
-        first = int(np.argmin(scores))
-        if scores[first] < state.lowest:
-            state.lowest = float(scores[first])
-            state.x = points[first].copy()
-
-    def _make_step(self, state: CMAState, iterate: Array | None, completed: int) -> Step:
+    def _make_step(self, state: CMAState, context: Context, iterate: Array | None, completed: int) -> Step:
         candidates = {"last mean": state.mean, START: state.origin}
-        if state.lowest < np.inf:
+        if not context.noisy and context.facts.incumbent.x is not None:
             candidates = {"lowest point seen": state.x, **candidates}
         elif state.average_evals:
             candidates = {"mean of the last third": state.average, **candidates}

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from goldstein import arguments, retired
 from goldstein.facts import Facts
-from goldstein.oracle import Array, Oracle, Query, Sampler, Tally, indices
+from goldstein.oracle import Answer, Array, Oracle, Query, Sampler, Tally, indices
 from goldstein.output import Average
 from goldstein.projection import Projection, as_projection
 from goldstein.state import State
@@ -217,6 +217,7 @@ def any_iterate(rng: np.random.Generator, max_iter: int) -> int:
     return int(rng.random() * max_iter)
 
 
+@retired.fields(noisy="facts=Facts(noisy=...)")
 @dataclass
 class Context:
     """What a method may use besides its settings and its state.
@@ -231,10 +232,8 @@ class Context:
         The allowed set; `projected` uses it.
     max_evals, max_iter : int or None
         Where the run will end.
-    noisy : bool
-        An answer may differ from f itself.
     nfev : int
-        Evaluations that were told before, the query at hand not included.
+        Evaluations of this stage that were told before, the query at hand not included.
     earlier : int
         Those of an earlier stage of the same run.
     n : int or None
@@ -242,7 +241,8 @@ class Context:
     recipes : bool
         Queries say how their points are made, if they can (`Query.recipe`).
     facts : Facts
-        What the values of the whole run have shown: counts, failures, precision, incumbent, noise.
+        What the values of the whole run have shown, those that are being told included: counts, failures, precision,
+        incumbent, noise.
     """
 
     rng: np.random.Generator
@@ -250,12 +250,16 @@ class Context:
     project: Projection | None = None
     max_evals: int | None = None
     max_iter: int | None = None
-    noisy: bool = False
     nfev: int = 0
     earlier: int = 0
     n: int | None = None
     recipes: bool = False
     facts: Facts = field(default_factory=Facts)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether an answer may differ from f itself."""
+        return self.facts.noisy
 
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""
@@ -448,8 +452,8 @@ class Method(ABC):
             allowed,
             arguments.optional_count("max_evals", max_evals),
             arguments.optional_count("max_iter", max_iter),
-            noisy=draw is not None,
             n=components,
+            facts=Facts(noisy=draw is not None),
         )
         return Run(self, x, context)
 
@@ -503,6 +507,7 @@ class Run:
             raise ValueError(f"This query is answered by an array of shape {asked.shape}, got {answer.shape}.")
         self._asked = None
         self._pending = None
+        self.context.facts.update(asked, Answer(answer))
         step = self.method.tell(self.state, self.context, asked, answer)
         self.context.nfev += len(asked)
         self.nit += step.completed

@@ -16,15 +16,12 @@ import numpy as np
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
 from goldstein.methods.paired import CommonSamples, PairedEvaluation, PairedEvaluationState, paired_difference
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
-from goldstein.methods.survey import SHORT_VALUES
-from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query
-from goldstein.oracle.stats import evidence
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.state import State
 
 EARLY_SHARE = 0.05  # share of the budget after which the second method gives up if it is behind
 SHARE = 0.15  # what each gets, and again if the second leads
 CHECKS = 20  # times that the lowest point is asked for again
-SAME = 100  # unit rounding errors of F around x0 that may be rounding, such as of a sum in another order
 EVALUATE = 2  # `active` while `PairedEvaluation` runs
 
 
@@ -34,8 +31,10 @@ class Arm(State):
 
     Attributes
     ----------
-    x, value
-        Where it stands, and without noise the value there: the lowest that it has seen.
+    x : ndarray
+        Where it stands.
+    value : float
+        The lowest of its values.
     state : MethodState or None
         Its state as long as it is not active.
     used, nit : int
@@ -75,10 +74,8 @@ class PortfolioState(StagedState):
         The common samples.
     next_check : float
         After how many evaluations the lowest point is asked for again.
-    level : float
-        |F| around x0, by which rounding errors are judged; those of a sum do not vanish where the sum does.
-    single, double : int
-        Values that tell something about their precision.
+    rechecked : float
+        The value at the point that is asked for again.
     """
 
     origin: Array = None  # type: ignore[assignment]
@@ -90,25 +87,7 @@ class PortfolioState(StagedState):
     early_value: float | None = None
     common: CommonSamples | None = None
     next_check: float = np.inf
-    level: float = 0.0
-    single: int = 0
-    double: int = 0
-
-    def take(self, values: Array) -> None:
-        """Learn from values how large F is and how precise."""
-        finite = values[np.isfinite(values)]
-        if finite.size and not self.level:
-            self.level = float(np.abs(finite).max())
-        if not self.double:
-            single, double = evidence(finite)
-            self.single += single
-            self.double += double
-
-    @property
-    def rounding(self) -> float:
-        """The difference of two values at one point that may be rounding."""
-        unit = SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
-        return SAME * unit * self.level
+    rechecked: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -147,7 +126,7 @@ class Portfolio(Staged):
         if context.max_evals is not None:
             return context.max_evals
         if context.max_iter is None:
-            raise ValueError("A duel shares the budget: give the run max_evals or max_iter.")
+            raise ValueError("A portfolio shares the budget: give the run max_evals or max_iter.")
         return (d + 1) * context.max_iter
 
     def _method(self, state: PortfolioState) -> Method:
@@ -158,46 +137,34 @@ class Portfolio(Staged):
 
     def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
         assert isinstance(state, PortfolioState)
-        if not context.noisy and state.active != EVALUATE:
-            state.take(values)
-            self._update_lowest(state.arms[state.active], query, values)
+        if state.active != EVALUATE:
+            arm = state.arms[state.active]
+            arm.value = float(np.min(values, initial=arm.value, where=np.isfinite(values)))
         return super().tell(state, context, query, values)
-
-    def _update_lowest(self, arm: Arm, query: Query, values: Array) -> None:
-        """Keep the lowest point that an arm has seen."""
-        scores = np.where(np.isfinite(values), values, np.inf)
-        lowest = int(np.argmin(scores))
-        if scores[lowest] < arm.value:
-            arm.x = query.points[lowest].copy()
-            arm.value = float(scores[lowest])
 
     def _advance(self, state: PortfolioState, context: Context, step: Step) -> Step:
         if state.active == EVALUATE:
             self._evaluated(state, context, step)
         else:
             self._arm_step(state, context, step)
-        best = self._best(state, context.noisy)
-        step.x = best.x
-        step.candidates = best.candidates
-        if not context.noisy or not best.candidates:
-            step.candidates = {"lowest point seen": best.x, START: state.origin}
-        if not context.noisy:
-            step.notes = {**(step.notes or {}), "settings": self._summary(state, best)}
+        one, other = state.arms
+        if context.noisy:
+            best = other if state.winner == 1 else one
+            step.x = best.x
+            step.candidates = best.candidates
+            return step
+        lowest = context.facts.incumbent.x
+        step.x = state.origin if lowest is None else lowest
+        step.candidates = {"lowest point seen": step.x, START: state.origin}
+        step.notes = {**(step.notes or {}), "settings": self._summary(state)}
         return step
 
-    def _summary(self, state: PortfolioState, best: Arm) -> str:
+    def _summary(self, state: PortfolioState) -> str:
         """Return who found the lowest point."""
         one, other = state.arms
-        found = self.first if best is one else self.second
+        found = self.second if other.value < one.value else self.first
         used = f"evaluations: {self.first.name} {one.used}, {self.second.name} {other.used}"
         return f"The lowest point is that of {found.name} ({used})."
-
-    def _best(self, state: PortfolioState, noisy: bool) -> Arm:
-        """Return who leads: without noise whoever has the lowest value."""
-        one, other = state.arms
-        if noisy:
-            return other if state.winner == 1 else one  # type: ignore[no-any-return]
-        return other if other.value < one.value else one  # type: ignore[no-any-return]
 
     def _arm_step(self, state: PortfolioState, context: Context, step: Step) -> None:
         """Take a step of an arm, and decide which is next."""
@@ -265,34 +232,32 @@ class Portfolio(Staged):
 
     def _evaluate(self, state: PortfolioState, context: Context, arm: int) -> None:
         """Evaluate where an arm stands on the common samples."""
+        assert state.common is not None
+        self._start_evaluation(state, context, arm, state.arms[arm].x, state.common)
+
+    def _start_evaluation(
+        self, state: PortfolioState, context: Context, previous: int, x: Array, common: CommonSamples
+    ) -> None:
         self._save_arm(state)
         state.active = EVALUATE
-        state.previous = arm
+        state.previous = previous
         state.evals_before = context.nfev
         state.nit_before = state.nit
-        assert state.common is not None
-        state.inner = PairedEvaluationState(state.arms[arm].x, common=state.common)
+        state.inner = PairedEvaluationState(x, common=common)
 
     def _recheck(self, state: PortfolioState, context: Context) -> None:
         """Ask for the lowest point again."""
-        active = state.active
-        best = self._best(state, False)
-        if not np.isfinite(best.value):
-            return
-        self._save_arm(state)
-        state.active = EVALUATE
-        state.previous = active
-        state.evals_before = context.nfev
-        state.nit_before = state.nit
-        state.inner = PairedEvaluationState(best.x, common=CommonSamples(1))
+        lowest = context.facts.incumbent
+        if lowest.x is not None:
+            state.rechecked = lowest.fun
+            self._start_evaluation(state, context, state.active, lowest.x, CommonSamples(1))
 
     def _evaluated(self, state: PortfolioState, context: Context, step: Step) -> None:
         values = state.inner.values
         if not context.noisy:
-            lowest = self._best(state, False).value
-            if np.isfinite(values[0]) and abs(values[0] - lowest) > max(state.rounding, SAME * DOUBLE * abs(lowest)):
+            if context.facts.differ(state.rechecked, values[0]):
                 step.noisy = (
-                    f"The function gave {lowest:.6g} and {values[0]:.6g} at the same point, so it is taken as noise "
+                    f"The function gave {state.rechecked:.6g} and {values[0]:.6g} at the same point, so it is taken as noise "
                     "that cannot be replayed; if it takes a seed, use Seeded."
                 )
             self._activate(state, context, state.previous)
@@ -307,7 +272,7 @@ class Portfolio(Staged):
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
         found = self.first.kernel(oracle)
-        return found if isinstance(found, Unsupported) else StagedKernel(self, oracle, self.first)
+        return found if isinstance(found, Unsupported) else StagedKernel(self, oracle, found.outputs)
 
 
 PAIRED_EVALUATION = PairedEvaluation()

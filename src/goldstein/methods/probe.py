@@ -130,7 +130,7 @@ class Probe(State):
             recipe = Joined([Central().recipe(x0, origin, self.radius), Repeated(x0, k)])
         return Query(points, None if xi is None else np.concatenate([xi] * 3), recipe=recipe)
 
-    def tell(self, query: Query, values: Array) -> None:
+    def tell(self, context: Context, query: Query, values: Array) -> None:
         """Take the answer."""
         radius = self.radius
         self.done += 1

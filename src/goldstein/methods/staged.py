@@ -119,7 +119,7 @@ class ProbeStage(Method):
         return query if limit is None or len(query) <= limit else None
 
     def tell(self, state: ProbeStageState, context: Context, query: Query, values: Array) -> Step:
-        state.probe.tell(query, values)
+        state.probe.tell(context, query, values)
         return state.make_step(completed=0)
 
 
@@ -129,10 +129,8 @@ PROBE_STAGE = ProbeStage()
 class StagedKernel:
     """Runs the kernel of the present stage, up to the end of that stage."""
 
-    def __init__(self, method: Staged, oracle: Oracle, last: Method) -> None:
-        found = last.kernel(oracle)
-        assert not isinstance(found, Unsupported)
-        self.outputs = found.outputs
+    def __init__(self, method: Staged, oracle: Oracle, outputs: tuple[str, ...]) -> None:
+        self.outputs = outputs
         self.method = method
         self.oracle = oracle
         self._known: tuple[Method | None, Kernel | Unsupported] = (None, Unsupported(""))

@@ -146,7 +146,7 @@ class TwoPoint(Method):
 
     def tell(self, state: TwoPointState, context: Context, query: Query, values: Array) -> Step:
         if state.phase == "probe":
-            state.probe.tell(query, values)
+            state.probe.tell(context, query, values)
             if state.probe.over:
                 self._begin_races(state, context.after(query))
         elif state.phase == "judge":

@@ -156,7 +156,7 @@ class WarmStart(Staged):
                 return Unsupported(
                     f"The compiled loop of {phase.name} keeps no average to start the second phase from."
                 )
-        return StagedKernel(self, oracle, self.second)
+        return StagedKernel(self, oracle, found.outputs)
 
 
 def ws_gfm(scale: Scale, options: Mapping[str, Any]) -> WarmStart:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from goldstein.facts import differ
 from goldstein.methods.method import MethodState, Step
 from goldstein.oracle import Query
 from goldstein.output import TRACKERS
@@ -39,7 +38,7 @@ def recognise(run: Session, saved: Snapshot | None) -> EvaluationGenerator[None]
     first, second = answer.values
     if np.array_equal(run.outside(start), run.start):
         run.ending.at_start = float(first)
-    if np.isfinite(answer.values).all() and differ(first, second):
+    if run.facts.differ(first, second):
         run.take_as_noisy(noise_at_start(first, second))
 
 
