@@ -456,7 +456,7 @@ def test_steps_grow_with_the_rounding_errors_of_the_values():
         for _ in range(300):
             query = run.ask()
             run.tell(query, fun(query.points).astype(float))
-        lengths[name] = run.method._fd_step(run.state)
+        lengths[name] = run.method._fd_step(run.state, run.context)
     assert lengths["double"] == 1e-5
     assert lengths["single"] == pytest.approx(0.1) or lengths["single"] > 1e-3
 

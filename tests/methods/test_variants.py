@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
+from goldstein.facts import Facts
 from goldstein.methods.method import Context, Unsupported
 from goldstein.methods.one_phase import OnePhase
 from goldstein.state import pack

@@ -260,7 +260,10 @@ class BFGS(Method):
         """Ask for f at t and a little farther along the line (lines 5 and 6)."""
         search = state.search
         assert search is not None
-        least = max(self._visible_step(state, context, -search.slope), self._smallest_step(state, context) / norm(search.direction))
+        least = max(
+            self._visible_step(state, context, -search.slope),
+            self._smallest_step(state, context) / norm(search.direction),
+        )
         ends = [search.t, search.t + max(FD_STEP_ALONG_LINE * search.t, least)]
         points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
         return Query(np.stack(points), aux=ends)
@@ -465,7 +468,9 @@ class BFGS(Method):
                 return self._accept(state, context)
         if search.accepted is not None and (search.trials >= MAX_TRIALS or search.low == search.most):
             return self._accept(state, context)
-        below_roundoff = t * -search.slope < context.facts.roundoff * abs(state.fun)  # a descent would be lost in rounding
+        below_roundoff = t * -search.slope < context.facts.roundoff * abs(
+            state.fun
+        )  # a descent would be lost in rounding
         if search.accepted is None and (below_roundoff or search.trials >= MAX_TRIALS):
             return self._fail(state, context)
         twice = min(2 * search.low, search.most)

@@ -138,7 +138,7 @@ class CuttingPlane(Certifying):
         state.nit += query.order
         if usable(values):  # else it is asked again, at another random point
             self._take(state, context, query, values)
-        return self._make_step(state, query, iterate)
+        return self._make_step(state, context, query, iterate)
 
     def _take(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> None:
         """Take an answer that did not fail."""

@@ -92,12 +92,12 @@ class Certifying(FirstOrder):
         delta = max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0))
         return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **options})
 
-    def _make_step(self, state: CertifyingState, query: Query, iterate: Array) -> Step:
+    def _make_step(self, state: CertifyingState, context: Context, query: Query, iterate: Array) -> Step:
         if state.phase != "done":
             return state.make_step(iterate, completed=query.order)
         if state.sifted is None:
             return state.make_step(iterate, completed=query.order, done=self._certificate(state))
-        rounding = state.sifted.rounding(iterate.size)
+        rounding = state.sifted.rounding(iterate.size, context.facts.roundoff)
         if rounding > ROUNDING * self.epsilon:
             warnings = {"precision": self._roundoff_warning(state.sifted, rounding)}
             return state.make_step(iterate, completed=query.order, warnings=warnings)
@@ -173,7 +173,7 @@ class _Interpolated(Certifying):
             self._take(state, query, values)
         elif state.phase == "test":  # not known to descend
             state.phase = "inner"
-        return self._make_step(state, query, iterate)
+        return self._make_step(state, context, query, iterate)
 
     def _take(self, state: Any, query: Query, values: Array) -> None:
         """Take an answer that did not fail."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from goldstein.compiled.tally import SIFT, SIFT_BATCH, SIFT_SETTINGS, new_record
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, noted_ball
 from goldstein.estimate.stream import Stream
+from goldstein.facts import SHORT_VALUES
 from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of, why_not_compilable
 from goldstein.methods.method import (
     ChunkResult,
@@ -29,9 +30,8 @@ from goldstein.methods.method import (
     any_iterate,
 )
 from goldstein.norms import HUGE, norm
-from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query, Samples
+from goldstein.oracle import Array, Oracle, Query, Samples
 from goldstein.oracle.recipe import Recipe, Repeated
-from goldstein.oracle.stats import evidence
 from goldstein.output import Average
 from goldstein.projection import Box
 from goldstein.state import MADE_AGAIN
@@ -42,7 +42,6 @@ ROUNDOFF_FACTOR = 100.0  # h at least, in rounding errors √d·u|F| of an estim
 TOLERANCE = 0.01  # of an interval, in h times the size of a gradient
 DENSE_ABOVE = 100  # coordinates beyond which the tolerance shrinks, so that closed intervals add 4 % to E‖g‖² at most
 BUDGET_SHARE, MIN_EVALS_PER_SAMPLE = 40, 4  # values for one ξ: a fortieth of the budget, at least 4
-SHORT_VALUES = 10  # values that fit into float32 before single precision is assumed
 WARN_AFTER = 50  # components before rounding is judged beside the size of gradients
 RADIUS_FACTOR = 1.4  # R that is guessed, in radii of kinks over √d
 REUSE_PERIOD = 4  # batches, at most, that use the steps of a walk on which nothing changed
@@ -85,8 +84,6 @@ class SiftState(MethodState):
         Sum of |v(0)| over them.
     below_roundoff : int
         Those whose ends differ by rounding alone.
-    single, double : int
-        Values that tell something about their precision.
     set_note : str
         By how much queries may leave the allowed set.
     """
@@ -107,19 +104,12 @@ class SiftState(MethodState):
     n_active: float = 0.0
     magnitude: float = 0.0
     below_roundoff: int = 0
-    single: int = 0
-    double: int = 0
     set_note: str = ""
 
     @property
     def scale(self) -> float:
         """The root mean square of ‖g‖ over the components that were not flat; 0 before there is one."""
         return sqrt(self.sum_sq_norm / self.n_active) if self.n_active else 0.0
-
-    @property
-    def roundoff(self) -> float:
-        """Relative rounding error of the values, as they show."""
-        return SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
 
 
 @dataclass
@@ -274,19 +264,15 @@ class Sift(Method):
             state.order = batch.order
             state.place = batch.place
             state.nfev_before = context.nfev
-        if not state.double:
-            single, double = evidence(values[np.isfinite(values)])
-            state.single += single
-            state.double += double
         assert state.bisection is not None
         state.bisection.tell(values)
         if not state.bisection.over:
-            return self._make_step(state, None, 0)
+            return self._make_step(state, context, None, 0)
         iterate = state.x
         state.nit += 1
         self._update(state, context.after(query), state.bisection)
         state.bisection = None
-        return self._make_step(state, iterate, 1)
+        return self._make_step(state, context, iterate, 1)
 
     def _start_batch(self, state: SiftState, context: Context, size: int, limit: int | None) -> Batch:
         """Draw the ξ of a batch, the steps of their walks and, with ρ > 0, where they start, in this order."""
@@ -299,14 +285,16 @@ class Sift(Method):
             u, directions = noted_ball(context.rng, size, d, context.recipes)
             y = state.x + self.rho * u
             base = None if directions is None else Along(state.x, self.rho, directions)
-        h = self._fd_step(state)
+        h = self._fd_step(state, context)
         bounds = _bounds(d, context)
         walk = sift.walk(y, units[:size], h, bounds)
         drawn = [stream for stream in (streams or [])[:size] if stream is not None]
         if base is not None and len(drawn) == size:
             walk.origin = sift.Origin(base, drawn, h, bounds)
         tolerance = self._tolerance(d) * h * state.scale
-        return Batch(sift.Sift.of(walk, samples, tolerance, limit, state.roundoff), units, streams, order, place)
+        return Batch(
+            sift.Sift.of(walk, samples, tolerance, limit, context.facts.roundoff), units, streams, order, place
+        )
 
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
         """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
@@ -387,7 +375,7 @@ class Sift(Method):
         rest = 1.0 - u
         return float(state.radius * (rest if self.decay == 1 else rest**self.decay) * sqrt(u))
 
-    def _fd_step(self, state: SiftState) -> float:
+    def _fd_step(self, state: SiftState, context: Context) -> float:
         """Return h: a small part of R, or as much as the rounding errors of the values ask for."""
         if self.fd_step is not None:
             return self.fd_step
@@ -395,7 +383,7 @@ class Sift(Method):
         if not state.scale:
             return h
         level = state.magnitude / state.n_estimates
-        needed = ROUNDOFF_FACTOR * sqrt(state.x.size) * state.roundoff * level / state.scale
+        needed = ROUNDOFF_FACTOR * sqrt(state.x.size) * context.facts.roundoff * level / state.scale
         return max(h, min(needed, MAX_FD_STEP * self.radius))
 
     def _tolerance(self, d: int) -> float:
@@ -415,17 +403,17 @@ class Sift(Method):
         """Return how far queries lie from the iterate, where no sign keeps them inside the allowed set."""
         if isinstance(context.project, Box):
             return self.rho
-        return self.rho + 1.5 * sqrt(state.x.size) * self._fd_step(state)
+        return self.rho + 1.5 * sqrt(state.x.size) * self._fd_step(state, context)
 
-    def _make_step(self, state: SiftState, iterate: Array | None, completed: int) -> Step:
+    def _make_step(self, state: SiftState, context: Context, iterate: Array | None, completed: int) -> Step:
         delta = 0.0
         power = 0.0
         warnings = None
         if state.n_estimates >= WARN_AFTER:
-            delta = sqrt(state.x.size) * self._fd_step(state)  # so that d·u|F|/δ is √d·u|F|/h
+            delta = sqrt(state.x.size) * self._fd_step(state, context)  # so that d·u|F|/δ is √d·u|F|/h
             power = state.sum_sq_norm / state.n_estimates
             if state.below_roundoff > max(state.n_active, WARN_AFTER / 4):
-                warnings = {"precision": self._roundoff_warning(state)}
+                warnings = {"precision": self._roundoff_warning(state, context)}
         notes = {"set": state.set_note} if state.set_note else None
         return state.make_step(
             iterate,
@@ -438,12 +426,12 @@ class Sift(Method):
             partial=state.bisection is not None,
         )
 
-    def _roundoff_warning(self, state: SiftState) -> str:
+    def _roundoff_warning(self, state: SiftState, context: Context) -> str:
         share = state.below_roundoff / state.n_estimates
         level = state.magnitude / state.n_estimates
         return (
             f"Rounding errors of F (|F| about {level:.2g}) hide the differences of {share:.0%} of the components at "
-            f"fd_step={self._fd_step(state):.3g}: use a larger one, higher precision, or subtract a constant from F."
+            f"fd_step={self._fd_step(state, context):.3g}: use a larger one, higher precision, or subtract a constant from F."
         )
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
@@ -489,7 +477,7 @@ class _Compiled(CompiledKernel):
         raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
 
     def make_step(self, state: SiftState, completed: int) -> Step:
-        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]
+        raise NotImplementedError
 
     def run(
         self,
@@ -542,12 +530,12 @@ class _Compiled(CompiledKernel):
             mean.mean = average
             mean.count += done
         write_back(record, state)
-        state.single += int(tally["single"])
-        state.double += int(tally["double"])
         if not np.isnan(g[0]):
             state.grad_norm = norm(g)
         context.nfev += used
-        return ChunkResult(self.make_step(state, done), tally_of(tally))
+        counted = tally_of(tally)
+        told = replace(context, facts=context.facts.after(counted))
+        return ChunkResult(method._make_step(state, told, None, done), counted)
 
     def _settings(self, d: int, context: Context) -> Any:
         method: Sift = self.method
@@ -566,6 +554,9 @@ class _Compiled(CompiledKernel):
             next=sift.NEXT,
             clip_factor=CLIP_FACTOR,
             short_values=SHORT_VALUES,
+            single=context.facts.single,
+            double=context.facts.double,
+            coarsest=context.facts.coarsest,
             clip_after=CLIP_AFTER,
             reuse_period=REUSE_PERIOD,
         )

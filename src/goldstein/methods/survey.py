@@ -74,8 +74,8 @@ class Pairs(State):
     w: Array
     samples: Any
     centre: Array
-    here: Array | None = None
-    smallest: Array | None = None
+    here: Array = None  # type: ignore[assignment]
+    smallest: Array = None  # type: ignore[assignment]
 
     def query(self, points: Array, context: Context, centre: Array | None = None) -> Query:
         """Ask for whole sets of points, one for each ξ; `centre` is where they are centred."""
@@ -193,7 +193,7 @@ class Survey(State):
     def parts(self, plus: Array, minus: Array) -> tuple[Array, Array]:
         """Return the odd and the even parts of those pairs that did not fail."""
         odd = np.abs(plus - minus)
-        even = np.abs(plus + minus - 2 * self.pairs.here)  # type: ignore[operator]
+        even = np.abs(plus + minus - 2 * self.pairs.here)
         usable = ~(np.isnan(odd) | np.isnan(even))
         return odd[usable], even[usable]
 
@@ -315,7 +315,7 @@ class Near(State):
         survey.uneven = len(slopes) > 1 and max(slopes) > STEEPER * min(slopes)
         odd, even = survey.parts(*near[0])
         survey.on_kink = bool(even.sum() > max(ON_KINK * odd.sum(), rounding))
-        survey.look_for_jumps(*near[-1], rounding)
+        survey.look_for_jumps(plus, minus, rounding)
 
 
 @dataclass
@@ -443,7 +443,6 @@ class Again(State):
     def tell(self, survey: Survey, context: Context, query: Query, values: Array) -> None:
         again = values.reshape(2, -1)
         first = survey.pairs.smallest
-        assert first is not None
         if context.facts.differ(first, again).any() or (np.isnan(again) != np.isnan(first)).any():
             survey.call_noisy("The function gave different values at the same points")
         else:

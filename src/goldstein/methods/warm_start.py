@@ -148,15 +148,15 @@ class WarmStart(Staged):
         raise ValueError("WarmStart alone does not say which methods: use ws-gfm or ws-gfm+, or give both phases.")
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        for phase in (self.first, self.second):
-            found = phase.kernel(oracle)
-            if isinstance(found, Unsupported):
-                return found
-            if phase is self.first and "average" not in found.outputs:
-                return Unsupported(
-                    f"The compiled loop of {phase.name} keeps no average to start the second phase from."
-                )
-        return StagedKernel(self, oracle, found.outputs)
+        first = self.first.kernel(oracle)
+        if isinstance(first, Unsupported):
+            return first
+        if "average" not in first.outputs:
+            return Unsupported(
+                f"The compiled loop of {self.first.name} keeps no average to start the second phase from."
+            )
+        second = self.second.kernel(oracle)
+        return second if isinstance(second, Unsupported) else StagedKernel(self, oracle, second.outputs)
 
 
 def ws_gfm(scale: Scale, options: Mapping[str, Any]) -> WarmStart:
