@@ -224,5 +224,6 @@ class Auto(Staged):
 
 def _budget(d: int, context: Context) -> int:
     """Return for how many evaluations the run is planned."""
-    limits = [context.max_evals, None if context.max_iter is None else (d + 1) * context.max_iter]
-    return min(limit for limit in limits if limit is not None)
+    evals = context.planned_evals(d + 1)
+    assert evals is not None
+    return evals

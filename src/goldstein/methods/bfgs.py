@@ -89,7 +89,7 @@ class LineSearch(State):
     low: float = 0.0
     high: float = np.inf
     trials: int = 0
-    accepted: Array | None = None
+    accepted: Array = None  # type: ignore[assignment]
     accepted_value: float = np.nan
 
 
@@ -106,8 +106,8 @@ class BFGSState(MethodState):
     phase : str
         What is asked next: "value" f(x_k), "gradient" differences, "search" a trial of the line search; "done" when
         there is nothing to move.
-    differences, search : State or None
-        What is under way.
+    differences, search : State
+        The gradient and the line search that are under way, or were last.
     inverse : DenseInverseHessian or LBFGS
         H.
     gradient : ndarray, shape (d,), or None
@@ -126,10 +126,10 @@ class BFGSState(MethodState):
     point: Array = None  # type: ignore[assignment]
     fun: float = np.nan
     phase: str = "value"
-    differences: Differences | None = None
-    search: LineSearch | None = None
+    differences: Differences = None  # type: ignore[assignment]
+    search: LineSearch = None  # type: ignore[assignment]
     inverse: InverseHessian = field(default_factory=DenseInverseHessian)
-    gradient: Array | None = None
+    gradient: Array = None  # type: ignore[assignment]
     s: Array | None = None
     curvature_threshold: float = 0.0
     length: float = 1.0
@@ -242,7 +242,6 @@ class BFGS(Method):
     def _ask_differences(self, state: BFGSState, context: Context, most: float) -> Query:
         """Ask for what is still unknown of a gradient: one row for each coordinate, the base first if it is unknown."""
         differences = state.differences
-        assert differences is not None
         d = differences.base.size
         coordinates = np.flatnonzero(np.isnan(differences.slopes))
         if np.isnan(differences.value):
@@ -259,7 +258,6 @@ class BFGS(Method):
     def _ask_trial(self, state: BFGSState, context: Context) -> Query:
         """Ask for f at t and a little farther along the line (lines 5 and 6)."""
         search = state.search
-        assert search is not None
         least = max(
             self._visible_step(state, context, -search.slope),
             self._smallest_step(state, context) / norm(search.direction),
@@ -290,23 +288,16 @@ class BFGS(Method):
             return self._restart(state, context) if state.tries >= MAX_RETRIES else 0
         state.tries = 0
         state.fun = value
-        if not self._free(state, context).any():
+        lower, upper = self._bounds(state, context)
+        if not (lower < upper).any():
             state.phase = "done"
             return 1
         self._start_gradient(state, context, state.point, value)
         return 0
 
-    def _free(self, state: BFGSState, context: Context) -> Any:
-        """Return which variables are not fixed by their bounds."""
-        lower, upper = self._bounds(state, context)
-        return lower < upper
-
     def _bounds(self, state: BFGSState, context: Context) -> tuple[Array, Array]:
         d = state.point.size
-        if not isinstance(context.project, Box):
-            return np.full(d, -np.inf), np.full(d, np.inf)
-        box = context.project
-        return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
+        return context.bounds(d) or (np.full(d, -np.inf), np.full(d, np.inf))
 
     def _start_gradient(
         self, state: BFGSState, context: Context, base: Array, value: float = np.nan, size: float | None = None
@@ -331,7 +322,6 @@ class BFGS(Method):
 
     def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
         differences = state.differences
-        assert differences is not None
         coordinates = query.aux
         if coordinates[0] < 0:
             differences.value = float(values[0])
@@ -378,7 +368,6 @@ class BFGS(Method):
             self._start_gradient(state, context, state.point, state.fun, again)
             return 0
         if state.s is not None:
-            assert state.gradient is not None
             y = np.where(state.s == 0, 0.0, g - state.gradient)  # what is held at a bound says nothing
             curvature = float(state.s @ y)
             if curvature >= state.curvature_threshold and curvature > MIN_CURVATURE:
@@ -433,7 +422,6 @@ class BFGS(Method):
 
     def _start_search(self, state: BFGSState, context: Context) -> int:
         g = state.gradient
-        assert g is not None
         lower, upper = self._bounds(state, context)
         at_lower = state.point <= lower
         at_upper = state.point >= upper
@@ -446,13 +434,11 @@ class BFGS(Method):
         travelled = norm(state.point - state.origin)
         most = MAX_STEP * max(travelled, norm(state.origin), self.radius) / norm(p)  # no leap into the unknown
         state.search = LineSearch(p, slope, most, min(1.0, most))
-        state.differences = None
         state.phase = "search"
         return 0
 
     def _take_trial(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
         search = state.search
-        assert search is not None
         search.trials += 1
         t, beyond = query.aux
         value = float(values[0])
@@ -480,10 +466,7 @@ class BFGS(Method):
     def _accept(self, state: BFGSState, context: Context) -> int:
         """Go to the point that the line search has accepted (line 9)."""
         search = state.search
-        assert search is not None
-        assert search.accepted is not None
         state.s = search.accepted - state.point
-        assert state.gradient is not None
         state.curvature_threshold = -CURVATURE_SHARE * float(state.gradient @ state.s)
         straight = np.array_equal(search.accepted, state.point + search.low * search.direction)
         state.retakes = 0 if straight else MAX_RETAKES  # a path that a bound has bent need not agree with its end
@@ -492,14 +475,12 @@ class BFGS(Method):
         state.point = search.accepted
         state.fun = search.accepted_value
         state.failures = 0
-        state.search = None
         self._start_gradient(state, context, state.point, state.fun)
         return 1
 
     def _fail(self, state: BFGSState, context: Context) -> int:
         """Do what a failed line search asks for (line 12)."""
         state.failures += 1
-        state.search = None
         state.s = None
         if state.failures > 1 + MAX_SHRINKS:
             return self._restart(state, context)
@@ -518,9 +499,7 @@ class BFGS(Method):
         far = self.radius * 10 ** (-RESTART_DECADES * context.rng.random())
         state.point = context.projected(state.x + far * context.rng.standard_normal(d) / np.sqrt(d), 0.0)
         state.phase = "value"
-        state.differences = None
-        state.search = None
-        state.gradient = None
+        state.gradient = None  # type: ignore[assignment]
         state.s = None
         state.length = FIRST_STEP * far
         state.inverse.reset(state.length)

@@ -22,7 +22,6 @@ from goldstein.methods.method import Context, Method, MethodState, Needs, Scale,
 from goldstein.norms import norms
 from goldstein.oracle import Array, Query, Samples
 from goldstein.oracle.recipe import Clipped, Joined
-from goldstein.projection import Box
 from goldstein.state import State
 
 SOURCES = ("oracle", "sift")
@@ -251,10 +250,8 @@ class FirstOrder(Method):
         away = self._radius - self._walk_length(h, d)
         u, directions = noted_ball(context.rng, k, d, context.recipes)
         y = query.points + away * u
-        bounds = None
-        box = context.project
-        if isinstance(box, Box):  # narrower than 2ρ, perhaps
-            bounds = (np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,)))
+        bounds = context.bounds(d)
+        if bounds is not None:  # narrower than 2ρ, perhaps
             y = np.clip(y, *bounds)
         unit, stream = sift.noted_units(context.rng, k, d, context.recipes)
         walk = sift.walk(y, unit, h, bounds)

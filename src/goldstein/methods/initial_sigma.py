@@ -105,15 +105,13 @@ class InitialSigma(State):
         samples = self.samples
         if z is None:
             z = context.rng.normal(size=(self.pairs, x.size))
-            samples = None if context.sample is None else context.sample(context.rng, self.pairs)
+            samples = context.draw(self.pairs)
         n_levels = 0 if self.values is None else len(self.values)
         sigmas = FACTOR ** np.arange(self.lowest + n_levels, self.top + 1.0)
         both = np.stack([z, -z])
         points = (x + scale * sigmas[:, None, None, None] * both).reshape(-1, x.size)
-        if context.project is not None:
-            points = np.stack([context.project(point) for point in points])
         repeated = None if samples is None else np.concatenate([samples] * (2 * len(sigmas)))
-        return Query(points, repeated, aux=(z, samples))
+        return Query(context.all_projected(points), repeated, aux=(z, samples))
 
     def tell(self, query: Query, values: Array) -> float | None:
         """Take the answer; return σ in units, or None when the ladder goes on upwards."""

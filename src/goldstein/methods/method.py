@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from goldstein import arguments, retired
 from goldstein.facts import Facts
-from goldstein.oracle import Answer, Array, Oracle, Query, Sampler, Tally, indices
+from goldstein.oracle import Answer, Array, Oracle, Query, Sampler, Samples, Tally, indices
+from goldstein.oracle.coordinates import Bounds
 from goldstein.output import Average
-from goldstein.projection import Projection, as_projection
+from goldstein.projection import Box, Projection, as_projection
 from goldstein.state import State
 from goldstein.stationarity.certificate import Certificate
 
@@ -274,9 +275,30 @@ class Context:
         """Return the context once `query` is told."""
         return replace(self, nfev=self.nfev + len(query))
 
+    def planned_evals(self, per_iteration: int) -> int | None:
+        """Return how many evaluations the run may make, if an iteration takes so many; None without limits."""
+        limits = [] if self.max_evals is None else [self.max_evals]
+        if self.max_iter is not None:
+            limits.append(per_iteration * self.max_iter)
+        return min(limits, default=None)
+
+    def draw(self, k: int) -> Samples | None:
+        """Draw k ξ; None when there is no ξ to choose."""
+        return None if self.sample is None else self.sample(self.rng, k)
+
     def projected(self, x: Array, margin: float) -> Array:
         """Return the point of the allowed set next to x, `margin` inside it."""
         return x if self.project is None else self.project(x, margin)
+
+    def all_projected(self, points: Array) -> Array:
+        """Return the points, each moved into the allowed set."""
+        return points if self.project is None else np.stack([self.project(point) for point in points])
+
+    def bounds(self, d: int) -> Bounds | None:
+        """Return the bounds of a box, one for each coordinate; None without a box."""
+        if not isinstance(self.project, Box):
+            return None
+        return np.broadcast_to(self.project.lower, (d,)), np.broadcast_to(self.project.upper, (d,))
 
 
 START = "start point"  # the name of x0 among candidates

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.method import START, Context, Kernel, Method, Step, Unsupported
 from goldstein.methods.paired import CommonSamples, PairedEvaluation, PairedEvaluationState, paired_difference
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
+from goldstein.methods.survey import taken_as_noise
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.state import State
 
@@ -31,16 +32,12 @@ class Arm(State):
 
     Attributes
     ----------
-    x : ndarray
-        Where it stands.
-    value : float
-        The lowest of its values.
+    x, value, candidates
+        Where it stands, the lowest of its values, and what its last step offered as answers.
     state : MethodState or None
         Its state as long as it is not active.
     used, nit : int
         Its evaluations and iterations.
-    candidates : mapping or None
-        What its last step offered as answers.
     values : ndarray or None
         Its values on the common samples.
     """
@@ -60,22 +57,14 @@ class PortfolioState(StagedState):
 
     Attributes
     ----------
-    origin : ndarray
-        x0.
     active, previous : int
         0 and 1 are the methods, 2 is the paired evaluation; and which arm was active before that.
-    arms : list
-        The two.
     rounds, winner : int
         How many shares each gets, and who has won; -1 as long as that is open.
-    early_value : float
-        The value of the first method when it had used a twentieth, until the second has seen it.
-    common : CommonSamples or None
-        The common samples.
-    next_check : float
-        After how many evaluations the lowest point is asked for again.
-    rechecked : float
-        The value at the point that is asked for again.
+    early_value : float or None
+        The value of the first method when it had used a twentieth; NaN once the second was compared with it.
+    next_check, rechecked : float
+        After how many evaluations the lowest point is asked for again, and the value there.
     """
 
     origin: Array = None  # type: ignore[assignment]
@@ -104,17 +93,6 @@ class Portfolio(Staged):
     second: Method
     name: ClassVar[str] = "portfolio"
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(
-            replay=self.first.needs.replay or self.second.needs.replay,
-            horizon=True,
-            output="choice",
-            candidates=3,
-            tie_break="first",
-            random_stop=any_iterate,
-        )
-
     def init(self, x: Array, context: Context) -> PortfolioState:
         state = PortfolioState(x, origin=x, arms=[Arm(x), Arm(x)])
         if not context.noisy:
@@ -125,8 +103,7 @@ class Portfolio(Staged):
     def _budget(self, d: int, context: Context) -> int:
         if context.max_evals is not None:
             return context.max_evals
-        if context.max_iter is None:
-            raise ValueError("A portfolio shares the budget: give the run max_evals or max_iter.")
+        assert context.max_iter is not None
         return (d + 1) * context.max_iter
 
     def _method(self, state: PortfolioState) -> Method:
@@ -193,7 +170,7 @@ class Portfolio(Staged):
             if other.value > state.early_value:
                 self._decide(state, context, 0)
                 return
-            state.early_value = np.nan  # seen
+            state.early_value = np.nan
         if arm.used < state.rounds * SHARE * budget:
             return
         if state.active == 0:
@@ -227,6 +204,7 @@ class Portfolio(Staged):
         arm.state = None
 
     def _save_arm(self, state: PortfolioState) -> None:
+        """Keep the state of the active arm."""
         if state.inner is not None and state.active != EVALUATE:
             state.arms[state.active].state = state.inner
 
@@ -256,10 +234,7 @@ class Portfolio(Staged):
         values = state.inner.values
         if not context.noisy:
             if context.facts.differ(state.rechecked, values[0]):
-                step.noisy = (
-                    f"The function gave {state.rechecked:.6g} and {values[0]:.6g} at the same point, so it is taken as noise "
-                    "that cannot be replayed; if it takes a seed, use Seeded."
-                )
+                step.noisy = taken_as_noise(f"{state.rechecked:.6g} and {values[0]:.6g} at the same point")
             self._activate(state, context, state.previous)
             return
         one, other = state.arms

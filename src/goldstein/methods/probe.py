@@ -117,18 +117,16 @@ class Probe(State):
         if self.repeats and self.done == 0:
             return Query(np.broadcast_to(x0, (self.repeats, x0.size)))
         k, d = self.batch, x0.size
-        xi = None if context.sample is None else context.sample(context.rng, k)
+        xi = context.draw(k)
         directions, origin = noted_sphere(context.rng, k, d, context.recipes)
         w = self.radius * directions
         if context.project is not None and context.project.holds(self.radius):
             x0 = context.project(x0, self.radius)  # beside a bound, which would look like a kink
         points = np.concatenate([x0 + w, x0 - w, np.tile(x0, (k, 1))])
         recipe = None
-        if context.project is not None:
-            points = np.stack([context.project(point) for point in points])
-        elif origin is not None:
+        if context.project is None and origin is not None:
             recipe = Joined([Central().recipe(x0, origin, self.radius), Repeated(x0, k)])
-        return Query(points, None if xi is None else np.concatenate([xi] * 3), recipe=recipe)
+        return Query(context.all_projected(points), None if xi is None else np.concatenate([xi] * 3), recipe=recipe)
 
     def tell(self, context: Context, query: Query, values: Array) -> None:
         """Take the answer."""

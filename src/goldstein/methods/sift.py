@@ -47,10 +47,7 @@ RADIUS_FACTOR = 1.4  # R that is guessed, in radii of kinks over √d
 REUSE_PERIOD = 4  # batches, at most, that use the steps of a walk on which nothing changed
 CLIP_FACTOR, CLIP_AFTER = 10.0, 10  # ‖g‖ is clipped at 10 times its root mean square, after 10 estimates
 GROWTH = 2.0  # and how it grows: the best R is about this many times the distance to the solution
-LONG_RUN, GROWTH_POWER = (
-    3000,
-    0.25,
-)  # more gradients than this forgive a large radius: the growth rises with this power of them
+LONG_RUN, GROWTH_POWER = 3000, 0.25  # with more gradients than this the growth rises with this power of them
 MIN_ITERATIONS = 10_000  # iterations that a guessed batch leaves, even if all components are dense
 MAX_BATCH = 16
 
@@ -61,8 +58,6 @@ class SiftState(MethodState):
 
     Attributes
     ----------
-    origin : ndarray, shape (d,)
-        x0.
     radius, walk : float
         R, and the sum of ‖step‖² so far.
     squares : ndarray, shape (d,)
@@ -286,7 +281,7 @@ class Sift(Method):
             y = state.x + self.rho * u
             base = None if directions is None else Along(state.x, self.rho, directions)
         h = self._fd_step(state, context)
-        bounds = _bounds(d, context)
+        bounds = context.bounds(d)
         walk = sift.walk(y, units[:size], h, bounds)
         drawn = [stream for stream in (streams or [])[:size] if stream is not None]
         if base is not None and len(drawn) == size:
@@ -431,7 +426,7 @@ class Sift(Method):
         level = state.magnitude / state.n_estimates
         return (
             f"Rounding errors of F (|F| about {level:.2g}) hide the differences of {share:.0%} of the components at "
-            f"fd_step={self._fd_step(state, context):.3g}: use a larger one, higher precision, or subtract a constant from F."
+            f"fd_step={self._fd_step(state, context):.3g}: use a larger one, higher precision, or subtract a constant."
         )
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
@@ -444,14 +439,8 @@ class Sift(Method):
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Sift:
         root = scale.estimate / scale.gradient  # √d
         batch = batch_for(scale.evals, root * root)
-        return cls(
-            **{
-                "radius": 2 * scale.radius / root,
-                "batch_size": batch,
-                "growth": growth_for(scale.evals, root * root),
-                **options,
-            }
-        )
+        growth = growth_for(scale.evals, root * root)
+        return cls(**{"radius": 2 * scale.radius / root, "batch_size": batch, "growth": growth, **options})
 
 
 class _Compiled(CompiledKernel):
@@ -473,10 +462,10 @@ class _Compiled(CompiledKernel):
         iterations = math.ceil(soft / (2 * method._batch(context)))
         return iterations if most is None else min(iterations, most)
 
-    def call(self, state: SiftState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, *_: Any) -> int:
         raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
 
-    def make_step(self, state: SiftState, completed: int) -> Step:
+    def make_step(self, *_: Any) -> Step:
         raise NotImplementedError
 
     def run(
@@ -603,17 +592,9 @@ def _draw(state: SiftState, context: Context, size: int) -> tuple[Samples | None
     return drawn, order, place
 
 
-def _bounds(d: int, context: Context) -> tuple[Array, Array] | None:
-    """Return the bounds of a box, one for each coordinate; None without them."""
-    box = context.project
-    if not isinstance(box, Box):
-        return None
-    return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
-
-
 def _n_free(d: int, context: Context) -> int:
     """Return how many coordinates are not fixed by their bounds."""
-    bounds = _bounds(d, context)
+    bounds = context.bounds(d)
     return d if bounds is None else int((bounds[0] < bounds[1]).sum())
 
 

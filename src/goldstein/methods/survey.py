@@ -79,9 +79,8 @@ class Pairs(State):
 
     def query(self, points: Array, context: Context, centre: Array | None = None) -> Query:
         """Ask for whole sets of points, one for each ξ; `centre` is where they are centred."""
-        rows = _allowed(points, context)
         xi = None if self.samples is None else np.concatenate([self.samples] * (len(points) // len(self.samples)))
-        return Query(rows, xi, aux=centre)
+        return Query(context.all_projected(points), xi, aux=centre)
 
 
 @dataclass
@@ -170,11 +169,9 @@ class Survey(State):
         self.verdict.reason = reason
         self.step = None
 
-    def call_noisy(self, showing: str) -> None:
+    def call_noisy(self, values: str) -> None:
         """End with noise that should not be there."""
-        self.verdict.noise = (
-            f"{showing}, so it is taken as noise that cannot be replayed; if it takes a seed, use Seeded."
-        )
+        self.verdict.noise = taken_as_noise(values)
         self.decide(FRESH, "calls at the same point differed")
 
     def take_bend(self, r: float, plus: Array, minus: Array, rounding: float) -> bool:
@@ -263,7 +260,7 @@ class Repeats(State):
             survey.decide(JUMPS, FAILED)
         elif context.facts.differ(finite[0], finite[-1]):
             both = f"{finite[0]:.6g} and {finite[-1]:.6g}"
-            survey.call_noisy(f"The function gave {both} in {values.size} calls at the same point")
+            survey.call_noisy(f"{both} in {values.size} calls at the same point")
         else:
             survey.step = Near()
 
@@ -277,7 +274,7 @@ class Near(State):
     def ask(self, survey: Survey, x0: Array, context: Context) -> Query:
         k = survey.n_pairs
         w, directions = noted_sphere(context.rng, k, x0.size, context.recipes)
-        samples = None if context.sample is None else context.sample(context.rng, k)
+        samples = context.draw(k)
         centre = context.projected(x0, NEAR[-1] * survey.length)
         alone = centre[None] if samples is None else np.tile(centre, (k + self.replays, 1))
         points = np.concatenate([*(_both(centre, r * survey.length * w) for r in NEAR), alone])
@@ -286,7 +283,7 @@ class Near(State):
             around = [Central().recipe(centre, directions, r * survey.length) for r in NEAR]
             recipe = Joined([*around, Repeated(centre, len(alone))])
         xi = None if samples is None else np.concatenate([samples] * 7 + [samples[: self.replays]])
-        return Query(_allowed(points, context), xi, aux=Pairs(w, samples, centre), recipe=recipe)
+        return Query(context.all_projected(points), xi, aux=Pairs(w, samples, centre), recipe=recipe)
 
     def tell(self, survey: Survey, context: Context, query: Query, values: Array) -> None:
         survey.pairs = pairs = query.aux
@@ -444,9 +441,16 @@ class Again(State):
         again = values.reshape(2, -1)
         first = survey.pairs.smallest
         if context.facts.differ(first, again).any() or (np.isnan(again) != np.isnan(first)).any():
-            survey.call_noisy("The function gave different values at the same points")
+            survey.call_noisy("different values at the same points")
         else:
             survey.decide(JUMPS, self.reason)
+
+
+def taken_as_noise(values: str) -> str:
+    """Say that calls at one point gave these values."""
+    return (
+        f"The function gave {values}, so it is taken as noise that cannot be replayed; if it takes a seed, use Seeded."
+    )
 
 
 def length_of(x0: Array, context: Context) -> float:
@@ -463,8 +467,3 @@ def length_of(x0: Array, context: Context) -> float:
 def _both(centre: Array, steps: Array) -> Array:
     """Return centre + steps and centre − steps, one after the other."""
     return np.concatenate([centre + steps, centre - steps])
-
-
-def _allowed(points: Array, context: Context) -> Array:
-    """Return the points, each moved into the allowed set."""
-    return points if context.project is None else np.stack([context.project(point) for point in points])

@@ -122,10 +122,10 @@ class TwoPoint(Method):
         return state
 
     def _budget(self, context: Context) -> int:
-        if context.max_evals is None and context.max_iter is None:
+        evals = context.planned_evals(2)
+        if evals is None:
             raise ValueError("two-point plans its steps for the budget: give the run max_evals or max_iter.")
-        limits = (context.max_evals, None if context.max_iter is None else 2 * context.max_iter)
-        return min(limit for limit in limits if limit is not None)
+        return evals
 
     def ask(self, state: TwoPointState, context: Context, limit: int | None) -> Query | None:
         if state.phase == "probe":
@@ -136,7 +136,7 @@ class TwoPoint(Method):
         elif state.t >= state.pairs or (limit is not None and limit < 2):
             return None
         else:
-            xi = None if context.sample is None else context.sample(context.rng, 1)
+            xi = context.draw(1)
             w, directions = noted_sphere(context.rng, 1, state.x.size, context.recipes)
             points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
             recipe = None if directions is None else Central().recipe(state.x, directions, state.delta)
@@ -212,8 +212,7 @@ class TwoPoint(Method):
             self._begin_run(state, context)
             return
         size = 1 if not context.noisy else max(1, int(SAMPLES_PER_PAIR * pairs))
-        samples = None if context.sample is None else context.sample(context.rng, size)
-        state.race = Race(size, samples, context.rng.bit_generator.state, state.radius, state.radius)
+        state.race = Race(size, context.draw(size), context.rng.bit_generator.state, state.radius, state.radius)
         state.pairs = pairs
         state.phase = "judge"  # of x0 itself, which is the best so far
 
