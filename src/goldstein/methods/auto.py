@@ -36,34 +36,20 @@ AS_REQUESTED = "as requested"
 
 @dataclass
 class AutoState(StagedState):
-    """State of `Auto`.
+    """State of `Auto`."""
 
-    Attributes
-    ----------
-    origin : ndarray
-        x0.
-    kind, radius, doubt, replayed
-        By the survey: the kind of function, its length scale, whether it may jump, and whether the same ξ gave the same
-        value; if not, every value gets a ξ of its own.
-    evals : int
-        Evaluations for the chosen method.
-    method : Method or None
-        The chosen method.
-    note : str
-        What was chosen and why.
-    last_resort : str
-        The name of the origin among the candidates.
-    """
-
+    # x0
     origin: Array = None  # type: ignore[assignment]
+    # kind, radius, doubt, replayed: by the survey: the kind of function, its length scale, whether it may jump,
+    # and whether the same ξ gave the same value; if not, every value gets a ξ of its own
     kind: str = ""
     radius: float = 1.0
-    evals: int = 0
+    evals: int = 0  # evaluations for the chosen method
     doubt: bool = False
     replayed: bool = True
-    note: str = ""
-    last_resort: str = START
-    method: Method | None = field(default=None, metadata=MADE_AGAIN)
+    note: str = ""  # what was chosen and why
+    last_resort: str = START  # the name of the origin among the candidates
+    method: Method | None = field(default=None, metadata=MADE_AGAIN)  # the chosen method
 
 
 @dataclass(frozen=True)

@@ -40,103 +40,63 @@ MAX_STEP = 4.0  # length of a step, in what was travelled so far, in lengths of 
 
 @dataclass
 class Differences(State):
-    """A gradient in the making.
+    """A gradient in the making."""
 
-    Attributes
-    ----------
-    base, value : ndarray of shape (d,), float
-        Where it is taken, and f there; NaN until that is known.
-    steps, slopes : ndarray, shape (d,)
-        h with its signs, 0 where there is none to take; and what is known of the gradient, NaN where nothing is.
-    size : float
-        |h_j|, as far as bounds allow.
-    tries : ndarray, shape (d,)
-        How often the value of each coordinate failed.
-    """
-
-    base: Array
+    base: Array  # base, value: shape (d,): where it is taken, and f there; NaN until that is known
     value: float
+    # steps, slopes: shape (d,): h with its signs, 0 where there is none to take; and what is known of the
+    # gradient, NaN where nothing is
     steps: Array
     slopes: Array
-    size: float
-    tries: Array
+    size: float  # |h_j|, as far as bounds allow
+    tries: Array  # shape (d,): how often the value of each coordinate failed
 
 
 @dataclass
 class LineSearch(State):
-    """A bisection for the weak Wolfe conditions.
+    """A bisection for the weak Wolfe conditions."""
 
-    Attributes
-    ----------
-    direction : ndarray, shape (d,)
-        p.
-    slope : float
-        g·p.
-    t, low, high : float
-        The trial, and between which t it lies.
-    most : float
-        The longest t.
-    trials : int
-        How many there were.
-    accepted, accepted_value
-        The point at `low` and f there; None at the start.
-    """
-
-    direction: Array
-    slope: float
-    most: float
-    t: float
+    direction: Array  # shape (d,): p
+    slope: float  # g·p
+    most: float  # the longest t
+    t: float  # t, low, high: the trial, and between which t it lies
     low: float = 0.0
     high: float = np.inf
-    trials: int = 0
+    trials: int = 0  # how many there were
+    # accepted, accepted_value: the point at `low` and f there; None at the start
     accepted: Array = None  # type: ignore[assignment]
     accepted_value: float = np.nan
 
 
 @dataclass
 class BFGSState(MethodState):
-    """State of BFGS; `x` is the lowest point seen and `value` is f there.
+    """State of BFGS; `x` is the lowest point seen and `value` is f there."""
 
-    Attributes
-    ----------
-    origin : ndarray, shape (d,)
-        x0.
-    point, fun : ndarray of shape (d,), float
-        The iterate x_k and f(x_k).
-    phase : str
-        What is asked next: "value" f(x_k), "gradient" differences, "search" a trial of the line search; "done" when
-        there is nothing to move.
-    differences, search : State
-        The gradient and the line search that are under way, or were last.
-    inverse : DenseInverseHessian or LBFGS
-        H.
-    gradient : ndarray, shape (d,), or None
-        The gradient of the last line search.
-    s, curvature_threshold : ndarray or None, float
-        The step s whose curvature is to be learnt with the next gradient, and how large s·y must be.
-    length : float
-        ‖s‖ of the last step, which differences and new beginnings are made by.
-    retakes, failures, tries : int
-        Gradients taken again, line searches that failed in a row, values that failed in a row.
-    warnings : dict
-        What is wrong with the function, in words.
-    """
-
+    # shape (d,): x0
     origin: Array = None  # type: ignore[assignment]
+    # point, fun: shape (d,): the iterate x_k and f(x_k)
     point: Array = None  # type: ignore[assignment]
     fun: float = np.nan
+    # what is asked next: "value" f(x_k), "gradient" differences, "search" a trial of the line search; "done" when
+    # there is nothing to move
     phase: str = "value"
+    # differences, search: the gradient and the line search that are under way, or were last
     differences: Differences = None  # type: ignore[assignment]
     search: LineSearch = None  # type: ignore[assignment]
-    inverse: InverseHessian = field(default_factory=DenseInverseHessian)
+    inverse: InverseHessian = field(default_factory=DenseInverseHessian)  # H
+    # shape (d,): the gradient of the last line search
     gradient: Array = None  # type: ignore[assignment]
+    # s, curvature_threshold: the step s whose curvature is to be learnt with the next gradient, and how large s·y
+    # must be
     s: Array | None = None
     curvature_threshold: float = 0.0
-    length: float = 1.0
+    length: float = 1.0  # ‖s‖ of the last step, which differences and new beginnings are made by
+    # retakes, failures, tries: gradients taken again, line searches that failed in a row, values that failed in a
+    # row
     retakes: int = 0
     failures: int = 0
     tries: int = 0
-    warnings: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, str] = field(default_factory=dict)  # what is wrong with the function, in words
 
 
 @dataclass(frozen=True)

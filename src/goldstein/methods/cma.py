@@ -95,71 +95,50 @@ class CMAState(MethodState):
     ----------
     x : ndarray
         Where the run stands: without noise the lowest point seen, else the mean.
-    phase : str
-        "start" (f at x0, only without noise), "initial sigma" or "search".
-    origin, mean, scale, sigma
-        x0, m, the length scale of each coordinate, and σ in multiples of `scale`.
-    covariance, root, inverse_root : ndarray, shape (d, d) or (d,)
-        C, C^(1/2) and C^(−1/2), or their diagonals, in multiples of `scale`.
-    blocks : float
-        b, which is rounded for use.
-    agreement : float
-        e, in parts of the wanted one.
-    average, average_evals
-        Mean of the means over the last third, and how many values are behind it.
-    values_differ : bool
-        Whether values of a generation have ever differed (those of a block, where ξ can be replayed).
-    seeds : float
-        ξ that each block sees, which is rounded for use.
-    mean_range, mean_sq_range : float
-        Running means of how far the scores of a block lie apart, and of its square.
     """
 
-    phase: str = "initial sigma"
+    phase: str = "initial sigma"  # "start" (f at x0, only without noise), "initial sigma" or "search"
+    # origin, mean, scale, sigma: x0, m, the length scale of each coordinate, and σ in multiples of `scale`
     origin: Array = None  # type: ignore[assignment]
     mean: Array = None  # type: ignore[assignment]
     scale: Array = None  # type: ignore[assignment]
     sigma: float = 0.0
     initial_sigma: InitialSigma = None  # type: ignore[assignment]
+    # covariance, root, inverse_root: C, C^(1/2) and C^(−1/2), or their diagonals, in
+    # multiples of `scale`
     covariance: Array = None  # type: ignore[assignment]
     root: Array = None  # type: ignore[assignment]
     inverse_root: Array = None  # type: ignore[assignment]
     p_sigma: Array = None  # type: ignore[assignment]
     p_c: Array = None  # type: ignore[assignment]
-    blocks: float = 2.0
-    agreement: float = 1.0
+    blocks: float = 2.0  # b, which is rounded for use
+    agreement: float = 1.0  # e, in parts of the wanted one
+    # average, average_evals: mean of the means over the last third, and how many values are behind it
     average: Array = None  # type: ignore[assignment]
     average_evals: float = 0.0
+    # whether values of a generation have ever differed (those of a block, where ξ can be replayed)
     values_differ: bool = False
-    seeds: float = 1.0
+    seeds: float = 1.0  # ξ that each block sees, which is rounded for use
+    # mean_range, mean_sq_range: running means of how far the scores of a block lie apart, and of its square
     mean_range: float = 0.0
     mean_sq_range: float = 0.0
 
 
 @dataclass
 class Generation:
-    """A generation once it is ranked.
-
-    Attributes
-    ----------
-    mu_eff, expected_mu_eff : float
-        μ_eff of the weights, 0 where all are 0; and the one by which agreement is judged.
-    y, white : ndarray, shape (λ, d)
-        (x_i − m)/σ, and C^(−1/2) times that.
-    step : ndarray, shape (d,)
-        ⟨y⟩_w.
-    """
+    """A generation once it is ranked."""
 
     constants: Constants
     scores: Array
     block: npt.NDArray[np.int64]
     weights: Array
     negative_weights: Array
+    # mu_eff, expected_mu_eff: μ_eff of the weights, 0 where all are 0; and the one by which agreement is judged
     mu_eff: float
     expected_mu_eff: float
-    y: Array
+    y: Array  # y, white: shape (λ, d): (x_i − m)/σ, and C^(−1/2) times that
     white: Array
-    step: Array
+    step: Array  # shape (d,): ⟨y⟩_w
 
 
 @dataclass(frozen=True)
@@ -328,7 +307,7 @@ class BlockCMA(Method):
         usable = np.isfinite(values)
         if not usable.any():
             return
-        told = context.after(query)
+        after = context.after(query)
         with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
             state.value = float(values[usable].mean())
         generation = self._rank(state, context, query, np.where(usable, values, np.inf))
@@ -337,7 +316,7 @@ class BlockCMA(Method):
         state.mean = context.projected(previous + state.sigma * state.scale * generation.step, 0.0)  # eq. (42)
         state.step_size = state.sigma
         state.grad_norm = norm(state.mean - previous)
-        self._adapt_population(state, told, generation)
+        self._adapt_population(state, after, generation)
         if generation.mu_eff:
             c_sigma = constants.c_sigma
             gain = sqrt(c_sigma * (2 - c_sigma) * generation.mu_eff)
@@ -345,7 +324,7 @@ class BlockCMA(Method):
             self._adapt_covariance(state, generation)
             self._adapt_sigma(state, constants, context.noisy)
         self._leave_plateau(state, context, generation, values[usable])
-        over = told.progress(state.nit + 1)
+        over = after.progress(state.nit + 1)
         if over is not None and over > 1 - AVERAGED:
             state.average_evals += len(query)
             state.average = state.average + (len(query) / state.average_evals) * (state.mean - state.average)

@@ -35,33 +35,19 @@ SPREAD = 2.0  # a level stands out from noise when its interquartile range is so
 
 @dataclass
 class InitialSigma(State):
-    """The levels asked for so far.
+    """The levels asked for so far."""
 
-    Attributes
-    ----------
-    lowest, top, highest, fallback : int
-        Exponents: of the lowest level, the highest one so far, the highest allowed, and the one to take in doubt.
-    pairs : int
-        Antithetic pairs on each level.
-    scoring : str
-        "ranks" (no noise: nothing but the order of the values counts), "replayed" or "fresh".
-    z : ndarray, shape (pairs, d), or None
-        The common directions; None until the first levels were asked for.
-    samples : ndarray, shape (pairs,), or None
-        The common ξ.
-    values : ndarray, shape (levels, 2, pairs), or None
-        What came back, from the lowest level upwards.
-    """
-
+    # lowest, top, highest, fallback: exponents: of the lowest level, the highest one so far, the highest allowed,
+    # and the one to take in doubt
     lowest: int
     top: int
     highest: int
     fallback: int
-    pairs: int
-    scoring: str
-    z: Array | None = None
-    samples: Any = None
-    values: Array | None = None
+    pairs: int  # antithetic pairs on each level
+    scoring: str  # "ranks" (no noise: nothing but the order of the values counts), "replayed" or "fresh"
+    z: Array | None = None  # shape (pairs, d): the common directions; None until the first levels were asked for
+    samples: Any = None  # shape (pairs,): the common ξ
+    values: Array | None = None  # shape (levels, 2, pairs): what came back, from the lowest level upwards
 
     @classmethod
     def plan(cls, context: Context, budget: int | None) -> InitialSigma:

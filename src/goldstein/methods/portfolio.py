@@ -28,53 +28,33 @@ EVALUATE = 2  # `active` while `PairedEvaluation` runs
 
 @dataclass
 class Arm(State):
-    """One of the two.
+    """One of the two."""
 
-    Attributes
-    ----------
-    x, value, candidates
-        Where it stands, the lowest of its values, and what its last step offered as answers.
-    state : MethodState or None
-        Its state as long as it is not active.
-    used, nit : int
-        Its evaluations and iterations.
-    values : ndarray or None
-        Its values on the common samples.
-    """
-
+    # x, value, candidates: where it stands, the lowest of its values, and what its last step offered as answers
     x: Array
     value: float = np.inf
-    state: Any = None
-    used: int = 0
+    state: Any = None  # its state as long as it is not active
+    used: int = 0  # used, nit: its evaluations and iterations
     nit: int = 0
     candidates: Any = None
-    values: Array | None = None
+    values: Array | None = None  # its values on the common samples
 
 
 @dataclass
 class PortfolioState(StagedState):
-    """State of `Portfolio`; `inner` is the state of the active method.
-
-    Attributes
-    ----------
-    active, previous : int
-        0 and 1 are the methods, 2 is the paired evaluation; and which arm was active before that.
-    rounds, winner : int
-        How many shares each gets, and who has won; -1 as long as that is open.
-    early_value : float or None
-        The value of the first method when it had used a twentieth; NaN once the second was compared with it.
-    next_check, rechecked : float
-        After how many evaluations the lowest point is asked for again, and the value there.
-    """
+    """State of `Portfolio`; `inner` is the state of the active method."""
 
     origin: Array = None  # type: ignore[assignment]
+    # active, previous: 0 and 1 are the methods, 2 is the paired evaluation; and which arm was active before that
     active: int = 0
     previous: int = 0
     arms: Any = None
-    rounds: int = 1
+    rounds: int = 1  # rounds, winner: how many shares each gets, and who has won; -1 as long as that is open
     winner: int = -1
+    # the value of the first method when it had used a twentieth; NaN once the second was compared with it
     early_value: float | None = None
     common: CommonSamples | None = None
+    # next_check, rechecked: after how many evaluations the lowest point is asked for again, and the value there
     next_check: float = np.inf
     rechecked: float = np.nan
 
@@ -139,9 +119,9 @@ class Portfolio(Staged):
     def _summary(self, state: PortfolioState) -> str:
         """Return who found the lowest point."""
         one, other = state.arms
-        found = self.second if other.value < one.value else self.first
+        leader = self.second if other.value < one.value else self.first
         used = f"evaluations: {self.first.name} {one.used}, {self.second.name} {other.used}"
-        return f"The lowest point is that of {found.name} ({used})."
+        return f"The lowest point is that of {leader.name} ({used})."
 
     def _arm_step(self, state: PortfolioState, context: Context, step: Step) -> None:
         """Take a step of an arm, and decide which is next."""
@@ -246,8 +226,8 @@ class Portfolio(Staged):
         self._decide(state, context, 1 if mean < 0 else 0)
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        found = self.first.kernel(oracle)
-        return found if isinstance(found, Unsupported) else StagedKernel(self, oracle, found.outputs)
+        kernel = self.first.kernel(oracle)
+        return kernel if isinstance(kernel, Unsupported) else StagedKernel(self, oracle, kernel.outputs)
 
 
 PAIRED_EVALUATION = PairedEvaluation()

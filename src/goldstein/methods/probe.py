@@ -29,37 +29,30 @@ TINY = float(np.finfo(float).tiny)
 
 @dataclass
 class Probe(State):
-    """What probing has found so far.
+    """What probing has found so far."""
 
-    Attributes
-    ----------
-    rounds, batch, repeats : int
-        Bisections to do, directions in each, and evaluations of x0 itself that measure noise.
-    low, high, start : float
-        log r lies between the first two; the third is the first radius, in logarithms, if the second is not known.
-    slope, level, noise : float
-        Root mean square slope along w at the last radius, largest |F| seen at x0, standard deviation of F at x0.
-    steepest, kink : float
-        Largest slope that stood out from noise and rounding, and the same of even parts where no slope did.
-    careful : bool
-        It goes outwards by factors, and a radius where only an even part stands out is too far: the function is flat
-        out there.
-    done : int
-        Queries answered.
-    """
-
+    # rounds, batch, repeats: bisections to do, directions in each, and evaluations of x0 itself that measure
+    # noise
     rounds: int
     batch: int
     repeats: int
+    # low, high, start: log r lies between the first two; the third is the first radius, in logarithms, if the
+    # second is not known
     low: float
     high: float
     start: float = 0.0
+    # slope, level, noise: root mean square slope along w at the last radius, largest |F| seen at x0, standard
+    # deviation of F at x0
     slope: float = 0.0
     level: float = 0.0
     noise: float = 0.0
-    done: int = 0
+    done: int = 0  # queries answered
+    # steepest, kink: largest slope that stood out from noise and rounding, and the same of even parts where no
+    # slope did
     steepest: float = 0.0
     kink: float = 0.0
+    # it goes outwards by factors, and a radius where only an even part stands out is too far: the function is
+    # flat out there
     careful: bool = False
 
     @classmethod
@@ -151,16 +144,16 @@ class Probe(State):
         self.level = max(self.level, top)
         clear = 4 * max(self.noise, ROUNDING * top)
         with np.errstate(over="ignore"):
-            seen = odd.mean() > clear
-            flat = not seen and even.mean() > clear
+            sloping = odd.mean() > clear
+            flat = not sloping and even.mean() > clear
             bent = even.sum() > 0.5 * odd.sum()
-        if (seen and bent) or (flat and self.careful):
+        if (sloping and bent) or (flat and self.careful):
             self.high = float(np.log(radius))
         else:
             self.low = float(np.log(radius))
         if odd.any():
             self.slope = root_mean_square(odd) / (2 * radius)
-        if seen:
+        if sloping:
             self.steepest = max(self.steepest, self.slope)
         elif flat:
             self.kink = max(self.kink, root_mean_square(even) / (2 * radius))

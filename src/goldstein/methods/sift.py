@@ -54,52 +54,32 @@ MAX_BATCH = 16
 
 @dataclass
 class SiftState(MethodState):
-    """State of `Sift`.
-
-    Attributes
-    ----------
-    radius, walk : float
-        R, and the sum of ‖step‖² so far.
-    squares : ndarray, shape (d,)
-        G_j, the sum of g_j² so far.
-    bisection : estimate.sift.Sift or None
-        The bisection that is under way.
-    nfev_before : int
-        Evaluations before it.
-    units, resample : ndarrays, shape (batch, d) and (batch,), or None
-        Steps of the walks in units of h, and which of them are drawn anew for the next batch: those of flat components
-        are used again, but for every fourth batch (effects that cancel on a walk would do so for ever).
-    streams : list or None
-        From where each of the units was drawn, for points that are made again elsewhere; None where that is unknown.
-    order, place
-        The components of a finite sum in random order, and the next one.
-    sum_sq_norm, n_estimates, n_active : float
-        Sum of ‖g‖² over all ξ, how many those are, and how many of them were not flat.
-    magnitude : float
-        Sum of |v(0)| over them.
-    below_roundoff : int
-        Those whose ends differ by rounding alone.
-    set_note : str
-        By how much queries may leave the allowed set.
-    """
+    """State of `Sift`."""
 
     origin: Array = None  # type: ignore[assignment]
-    radius: float = 0.0
+    radius: float = 0.0  # R, and the sum of ‖step‖² so far
     walk: float = 0.0
+    # G_j, the sum of g_j² so far
     squares: Array = None  # type: ignore[assignment]
-    bisection: sift.Sift | None = None
-    nfev_before: int = 0
+    bisection: sift.Sift | None = None  # the bisection that is under way
+    progress: float = 0.0  # share of the run that was over when it began
+    # units, resample: shape (batch, d): steps of the walks in units of h, and which of them are drawn anew for
+    # the next batch: those of flat components are used again, but for every fourth batch (effects that cancel on
+    # a walk would do so for ever)
     units: Array | None = None
     resample: sift.Mask | None = None
+    # from where each of the units was drawn, for points that are made again elsewhere; None where that is unknown
     streams: list[Stream | None] | None = field(default=None, metadata=MADE_AGAIN)
-    order: sift.Whole | None = None
+    order: sift.Whole | None = None  # order, place: the components of a finite sum in random order, and the next one
     place: int = 0
+    # sum_sq_norm, n_estimates, n_active: sum of ‖g‖² over all ξ, how many those are, and how many of them were
+    # not flat
     sum_sq_norm: float = 0.0
     n_estimates: float = 0.0
     n_active: float = 0.0
-    magnitude: float = 0.0
-    below_roundoff: int = 0
-    set_note: str = ""
+    magnitude: float = 0.0  # sum of |v(0)| over them
+    below_roundoff: int = 0  # those whose ends differ by rounding alone
+    set_note: str = ""  # by how much queries may leave the allowed set
 
     @property
     def scale(self) -> float:
@@ -258,7 +238,7 @@ class Sift(Method):
             state.streams = batch.streams
             state.order = batch.order
             state.place = batch.place
-            state.nfev_before = context.nfev
+            state.progress = context.progress(state.nit) or 0.0
         assert state.bisection is not None
         state.bisection.tell(values)
         if not state.bisection.over:
@@ -317,8 +297,7 @@ class Sift(Method):
     def _update(self, state: SiftState, context: Context, bisection: sift.Sift) -> None:
         """Take the estimates of a batch into the step of diagonal AdaGrad; those that failed are left out."""
         gradients = bisection.gradients()
-        with np.errstate(invalid="ignore"):
-            usable = ~bisection.failed & (np.abs(gradients).max(axis=1) < HUGE)
+        usable = ~bisection.failed & (np.abs(gradients).max(axis=1) < HUGE)
         flat = usable & bisection.flat
         state.resample = np.ones(self._batch(context), np.bool_)
         if context.sample is not None and state.nit % REUSE_PERIOD:  # without ξ the same walk would say the same again
@@ -364,9 +343,7 @@ class Sift(Method):
         """Return R (1 − u) √u at the middle of the last batch."""
         if self.decay == 0:
             return state.radius
-        before = _progress(state.nfev_before, state.nit - 1, context)
-        after = _progress(context.nfev, state.nit, context)
-        u = 0.5 * (before + after)
+        u = 0.5 * (state.progress + (context.progress(state.nit) or 0.0))
         rest = 1.0 - u
         return float(state.radius * (rest if self.decay == 1 else rest**self.decay) * sqrt(u))
 
@@ -523,8 +500,8 @@ class _Compiled(CompiledKernel):
             state.grad_norm = norm(g)
         context.nfev += used
         counted = tally_of(tally)
-        told = replace(context, facts=context.facts.after(counted))
-        return ChunkResult(method._make_step(state, told, None, done), counted)
+        after = replace(context, facts=context.facts.after(counted))
+        return ChunkResult(method._make_step(state, after, None, done), counted)
 
     def _settings(self, d: int, context: Context) -> Any:
         method: Sift = self.method
@@ -596,13 +573,6 @@ def _n_free(d: int, context: Context) -> int:
     """Return how many coordinates are not fixed by their bounds."""
     bounds = context.bounds(d)
     return d if bounds is None else int((bounds[0] < bounds[1]).sum())
-
-
-def _progress(nfev: int, nit: int, context: Context) -> float:
-    """Return the share of the run that is over."""
-    evals = nfev / max(context.max_evals, 1) if context.max_evals is not None else 0.0
-    iterations = nit / max(context.max_iter, 1) if context.max_iter is not None else 0.0
-    return min(max(evals, iterations), 1.0)
 
 
 def _sum(a: Array) -> Any:

@@ -85,35 +85,19 @@ class Pairs(State):
 
 @dataclass
 class Survey(State):
-    """What is known so far.
+    """What is known so far."""
 
-    Attributes
-    ----------
-    length : float
-        The length of x0, or of its box, in which radii are measured.
-    requested : str
-        The kind that the user has named, "" if none: then only the radius is looked for.
-    n_pairs, n_walks : int
-        Pairs of points at each radius, and walks.
-    step : State or None
-        What is asked next; None when the survey is over.
-    level : float
-        Largest |F| of its values.
-    uneven : bool
-        Slopes differ much between the near radii.
-    radius, low, high, bisections, on_kink
-        The present radius, and between which the length scale lies; x0 lies on a kink, which has no length.
-    """
-
-    length: float
-    requested: str
-    n_pairs: int
+    length: float  # the length of x0, or of its box, in which radii are measured
+    requested: str  # the kind that the user has named, "" if none: then only the radius is looked for
+    n_pairs: int  # n_pairs, n_walks: pairs of points at each radius, and walks
     n_walks: int
-    step: Any
+    step: Any  # what is asked next; None when the survey is over
     pairs: Pairs = None  # type: ignore[assignment]
     verdict: Verdict = field(default_factory=Verdict)
-    level: float = 0.0
-    uneven: bool = False
+    level: float = 0.0  # largest |F| of its values
+    uneven: bool = False  # slopes differ much between the near radii
+    # radius, low, high, bisections, on_kink: the present radius, and between which the length scale lies; x0 lies
+    # on a kink, which has no length
     radius: float = NEAR[-1]
     low: float = 0.0
     high: float = np.inf
@@ -358,24 +342,14 @@ class Farther(Radius):
 
 @dataclass
 class Walks(State):
-    """Step 4.
+    """Step 4."""
 
-    Attributes
-    ----------
-    pairs : Pairs
-        Along which w they go, with which ξ, and from where.
-    stride : float
-        How far.
-    ends, values : ndarray, shape (2, walks), or None
-        Of the piece of each walk that is being bisected.
-    heights, changing, halvings
-        The changes some halvings before the last one, and on how many walks anything changed.
-    """
-
-    pairs: Pairs
-    stride: float
-    ends: Array | None = None
+    pairs: Pairs  # along which w they go, with which ξ, and from where
+    stride: float  # how far
+    ends: Array | None = None  # ends, values: shape (2, walks): of the piece of each walk that is being bisected
     values: Array | None = None
+    # heights, changing, halvings: the changes some halvings before the last one, and on how many walks anything
+    # changed
     heights: Array | None = None
     changing: int = 0
     halvings: int = 0
@@ -414,17 +388,17 @@ class Walks(State):
 
     def judge(self, survey: Survey, votes: int) -> None:
         """Say whether F jumps."""
-        found = f"{votes} of {self.changing} walks found a jump"
+        reason = f"{votes} of {self.changing} walks found a jump"
         if survey.uneven:
             votes += 1
-            found = f"{found} and slopes differ by more than {STEEPER:g} times between radii"
+            reason = f"{reason} and slopes differ by more than {STEEPER:g} times between radii"
         if votes < min(2, max(self.changing, 1)):
             survey.verdict.doubt = votes == 1
             survey.look_for_scale()
         elif survey.pairs.samples is None:
-            survey.step = Again(found)
+            survey.step = Again(reason)
         else:
-            survey.decide(JUMPS, found)
+            survey.decide(JUMPS, reason)
 
 
 @dataclass

@@ -58,37 +58,24 @@ class Race(State):
 
 @dataclass
 class TwoPointState(SmoothedState):
-    """State of `TwoPoint`.
+    """State of `TwoPoint`."""
 
-    Attributes
-    ----------
-    phase : str
-        "probe", "race", "judge" or "run".
-    origin, best : ndarray
-        x0, and the best racer.
-    radius, walk : float
-        R of the current segment, and the sum of its squared steps.
-    floor, most, leaves
-        Bounds on δ from noise and from the allowed set, and whether queries leave that set all the same.
-    pairs, t : int
-        Length of the segment, and steps done in it.
-    note : str
-        What has been chosen, in words.
-    """
-
-    phase: str = "probe"
+    phase: str = "probe"  # "probe", "race", "judge" or "run"
+    # origin, best: x0, and the best racer
     origin: Array = None  # type: ignore[assignment]
     best: Array = None  # type: ignore[assignment]
     probe: Probe = None  # type: ignore[assignment]
     race: Race | None = None
-    radius: float = 0.0
+    radius: float = 0.0  # R of the current segment, and the sum of its squared steps
     walk: float = 0.0
+    # floor, most, leaves: bounds on δ from noise and from the allowed set, and whether queries leave that set all
+    # the same
     floor: float = 0.0
     most: float = np.inf
     leaves: bool = False
-    pairs: int = 0
+    pairs: int = 0  # pairs, t: length of the segment, and steps done in it
     t: int = 0
-    note: str = "two-point was still probing."
+    note: str = "two-point was still probing."  # what has been chosen, in words
 
     @property
     def delta(self) -> float:
@@ -293,8 +280,8 @@ class _Compiled(CompiledKernel):
     def plan(self, state: TwoPointState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         if state.phase not in ("race", "run"):
             return 0
-        left = state.pairs - state.t
-        return super().plan(state, context, limit, until, left if most is None else min(left, most))
+        remaining = state.pairs - state.t
+        return super().plan(state, context, limit, until, remaining if most is None else min(remaining, most))
 
     def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled import two_point as loop  # which needs numba
