@@ -1,5 +1,7 @@
 """Facts are kept once: methods read the precision, the incumbent and the noise of the run, and keep none of them."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -83,18 +85,21 @@ def test_a_method_reads_the_fact_that_it_used_to_keep(method, fact, stochastic):
         play(method, fact, stochastic)
 
 
+RNG = np.random.default_rng(0)
+CALLS = itertools.count()
+
+
 def in_single(x):
     return np.float32(np.abs(x - 1).sum() + 0.1)
 
 
-def with_noise(x, rng=np.random.default_rng(0)):
-    return float(np.abs(x - 1).sum() + 0.1 * rng.normal())
+def with_noise(x):
+    return float(np.abs(x - 1).sum() + 0.1 * RNG.normal())
 
 
-def in_another_order(x, calls=[0]):
+def in_another_order(x):
     """A sum whose last bit depends on the call."""
-    calls[0] += 1
-    return float(np.abs(x - 1).sum() + 0.3) * (1 + 2.0**-52 * (calls[0] % 2))
+    return float(np.abs(x - 1).sum() + 0.3) * (1 + 2.0**-52 * (next(CALLS) % 2))
 
 
 @pytest.mark.parametrize(("fun", "noisy"), [(in_single, False), (with_noise, True), (in_another_order, False)])
@@ -109,11 +114,9 @@ def test_result_report_and_inspect_agree_on_whether_there_is_noise(fun, noisy, t
 
 def test_values_of_single_precision_are_so_for_every_part_of_a_run():
     """Two calls at x0 that differ in the last bit of float32 are rounding, for the run as for the survey."""
-    calls = [0]
 
     def fun(x):
-        calls[0] += 1
-        return np.float32(np.abs(x - 1).sum() + 1) * np.float32(1 + 2.0**-22 * (calls[0] % 2))
+        return np.float32(np.abs(x - 1).sum() + 1) * np.float32(1 + 2.0**-22 * (next(CALLS) % 2))
 
     res = gs.minimize(fun, np.zeros(3), max_evals=600, rng=0)
     assert res.fun_stderr == 0

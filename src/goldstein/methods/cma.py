@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.methods.initial_sigma import InitialSigma, widths
-from goldstein.methods.method import START, Context, Method, MethodState, Needs, Step, any_iterate
+from goldstein.methods.method import START, Context, Method, MethodState, Needs, Step, any_iterate, within
 from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
@@ -97,7 +97,7 @@ class CMAState(MethodState):
         Where the run stands: without noise the lowest point seen, else the mean.
     """
 
-    phase: str = "initial sigma"  # "start" (f at x0, only without noise), "initial sigma" or "search"
+    phase: str = "start"  # "start" (f at x0, only without noise), "initial sigma" or "search"
     # origin, mean, scale, sigma: x0, m, the length scale of each coordinate, and σ in multiples of `scale`
     origin: Array = None  # type: ignore[assignment]
     mean: Array = None  # type: ignore[assignment]
@@ -224,21 +224,18 @@ class BlockCMA(Method):
             p_c=np.zeros(d),
             average=x,
         )
-        state.phase = "start" if not context.noisy else self._first_phase(state)
+        if context.noisy:
+            state.phase = self._first_phase(state)
         return state
 
     def ask(self, state: CMAState, context: Context, limit: int | None) -> Query | None:
         if state.phase == "start":
             return Query(state.origin[None].copy())
         if state.phase == "initial sigma":
-            query = state.initial_sigma.ask(state.origin, state.scale, context)
-            return query if limit is None or len(query) <= limit else None
-        size = self._size(state)
-        cut = limit is not None and limit < size
-        if cut:
-            assert limit is not None
-            size = limit
-        return self._generation(state, context, size, cut) if size >= MIN_POPULATION else None
+            return within(state.initial_sigma.ask(state.origin, state.scale, context), limit)
+        whole = self._size(state)
+        size = whole if limit is None else min(whole, limit)
+        return self._generation(state, context, size, size < whole) if size >= MIN_POPULATION else None
 
     def tell(self, state: CMAState, context: Context, query: Query, values: Array) -> Step:
         incumbent = context.facts.incumbent
@@ -254,9 +251,8 @@ class BlockCMA(Method):
                 state.sigma = sigma
                 state.phase = "search"
                 if context.sample is not None:
-                    state.seeds = self._affordable(
-                        state, context.after(query), INFORMATIVE_PAIRS / state.initial_sigma.share(sigma)
-                    )
+                    seeds = INFORMATIVE_PAIRS / state.initial_sigma.share(sigma)
+                    state.seeds = self._affordable(state, context.after(query), seeds)
             return self._make_step(state, context, None, 0)
         previous = state.x
         self._evolve(state, context, query, values)
@@ -292,8 +288,7 @@ class BlockCMA(Method):
         size //= seeds
         block = _blocks(size, state.x.size)
         y = _times(state.root, context.rng.normal(size=(size, state.x.size)))  # eqs. (38), (39)
-        points = state.mean + state.sigma * state.scale * y  # eq. (40)
-        points = context.all_projected(points)
+        points = context.all_projected(state.mean + state.sigma * state.scale * y)  # eq. (40)
         samples = None
         if context.sample is not None:
             number = int(block[-1]) + 1

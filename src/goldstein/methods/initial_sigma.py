@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from goldstein.methods.method import Context
+from goldstein.methods.method import Context, repeated
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
 from goldstein.state import State
@@ -96,8 +96,7 @@ class InitialSigma(State):
         sigmas = FACTOR ** np.arange(self.lowest + n_levels, self.top + 1.0)
         both = np.stack([z, -z])
         points = (x + scale * sigmas[:, None, None, None] * both).reshape(-1, x.size)
-        repeated = None if samples is None else np.concatenate([samples] * (2 * len(sigmas)))
-        return Query(context.all_projected(points), repeated, aux=(z, samples))
+        return Query(context.all_projected(points), repeated(samples, 2 * len(sigmas)), aux=(z, samples))
 
     def tell(self, query: Query, values: Array) -> float | None:
         """Take the answer; return σ in units, or None when the ladder goes on upwards."""

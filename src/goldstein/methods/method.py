@@ -301,6 +301,16 @@ class Context:
         return np.broadcast_to(self.project.lower, (d,)), np.broadcast_to(self.project.upper, (d,))
 
 
+def repeated(samples: Samples | None, times: int) -> Samples | None:
+    """Return the ξ so many times, one after the other."""
+    return None if samples is None else np.concatenate([samples] * times)
+
+
+def within(query: Query, limit: int | None) -> Query | None:
+    """Return the query, or None when it is larger than the limit."""
+    return query if limit is None or len(query) <= limit else None
+
+
 START = "start point"  # the name of x0 among candidates
 TARGET = 0.1  # ε of settings chosen by scale, in lengths of the gradients around x0
 TRAVEL = 5  # radii that a run with settings chosen by scale must be able to travel

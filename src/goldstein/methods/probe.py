@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goldstein.estimate.smoothing import Central, noted_sphere
-from goldstein.methods.method import Context
+from goldstein.methods.method import Context, repeated
 from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.oracle.recipe import Joined, Repeated
@@ -119,7 +119,7 @@ class Probe(State):
         recipe = None
         if context.project is None and origin is not None:
             recipe = Joined([Central().recipe(x0, origin, self.radius), Repeated(x0, k)])
-        return Query(context.all_projected(points), None if xi is None else np.concatenate([xi] * 3), recipe=recipe)
+        return Query(context.all_projected(points), repeated(xi, 3), recipe=recipe)
 
     def tell(self, context: Context, query: Query, values: Array) -> None:
         """Take the answer."""

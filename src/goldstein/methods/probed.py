@@ -55,7 +55,7 @@ class Probed(Staged):
 
     def __post_init__(self) -> None:
         try:
-            self._example  # noqa: B018
+            self.build(NOMINAL, self.options)
         except (ArithmeticError, TypeError):
             plain = self.build(NOMINAL, {})
             own = {f.name: self.options[f.name] for f in fields(plain) if f.name in self.options}
@@ -147,8 +147,8 @@ class Probed(Staged):
         method = self._method(state)
         reach = method.needs.query_radius
         state.note = f"Settings from {state.evals_before} probe evaluations: {method!r}."
-        given = reach == self.needs.query_radius  # then the run has a note on it
-        if context.project is not None and not given and not context.project.holds(reach):
+        fixed = reach == self.needs.query_radius  # then the run has a note on it
+        if context.project is not None and not fixed and not context.project.holds(reach):
             state.note = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.note}"
 
     def kernel(self, oracle: Oracle) -> Kernel | Unsupported:

@@ -345,7 +345,7 @@ class Sift(Method):
             return state.radius
         u = 0.5 * (state.progress + (context.progress(state.nit) or 0.0))
         rest = 1.0 - u
-        return float(state.radius * (rest if self.decay == 1 else rest**self.decay) * sqrt(u))
+        return float(state.radius * rest**self.decay * sqrt(u))
 
     def _fd_step(self, state: SiftState, context: Context) -> float:
         """Return h: a small part of R, or as much as the rounding errors of the values ask for."""

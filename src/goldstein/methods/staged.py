@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from goldstein.methods.method import ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported
+from goldstein.methods.method import ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported, within
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.output import Average
 
@@ -101,8 +101,7 @@ class ProbeStage(Method):
         return ProbeStageState(x)
 
     def ask(self, state: ProbeStageState, context: Context, limit: int | None) -> Query | None:
-        query: Query = state.probe.ask(state.x, context)
-        return query if limit is None or len(query) <= limit else None
+        return within(state.probe.ask(state.x, context), limit)
 
     def tell(self, state: ProbeStageState, context: Context, query: Query, values: Array) -> Step:
         state.probe.tell(context, query, values)

@@ -24,7 +24,7 @@ import numpy as np
 from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.facts import SEED_ROUNDOFF, differ
 from goldstein.methods.initial_sigma import widths
-from goldstein.methods.method import Context
+from goldstein.methods.method import Context, repeated
 from goldstein.norms import root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.oracle.recipe import Joined, Repeated
@@ -79,8 +79,8 @@ class Pairs(State):
 
     def query(self, points: Array, context: Context, centre: Array | None = None) -> Query:
         """Ask for whole sets of points, one for each ξ; `centre` is where they are centred."""
-        xi = None if self.samples is None else np.concatenate([self.samples] * (len(points) // len(self.samples)))
-        return Query(context.all_projected(points), xi, aux=centre)
+        times = 0 if self.samples is None else len(points) // len(self.samples)
+        return Query(context.all_projected(points), repeated(self.samples, times), aux=centre)
 
 
 @dataclass

@@ -17,7 +17,18 @@ import numpy as np
 from goldstein.compiled.tally import TWO_POINT, new_record
 from goldstein.estimate.smoothing import Central, noted_sphere
 from goldstein.methods.kernel import CompiledKernel, why_not_compilable
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.method import (
+    START,
+    Context,
+    Kernel,
+    Method,
+    Needs,
+    Step,
+    Unsupported,
+    any_iterate,
+    repeated,
+    within,
+)
 from goldstein.methods.paired import paired_difference
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
@@ -65,7 +76,7 @@ class TwoPointState(SmoothedState):
     origin: Array = None  # type: ignore[assignment]
     best: Array = None  # type: ignore[assignment]
     probe: Probe = None  # type: ignore[assignment]
-    race: Race | None = None
+    race: Race = None  # type: ignore[assignment]
     radius: float = 0.0  # R of the current segment, and the sum of its squared steps
     walk: float = 0.0
     # floor, most, leaves: bounds on δ from noise and from the allowed set, and whether queries leave that set all
@@ -118,7 +129,6 @@ class TwoPoint(Method):
         if state.phase == "probe":
             query = state.probe.ask(state.origin, context)
         elif state.phase == "judge":
-            assert state.race is not None
             query = Query(np.broadcast_to(state.x, (state.race.size, state.x.size)), state.race.samples)
         elif state.t >= state.pairs or (limit is not None and limit < 2):
             return None
@@ -127,9 +137,8 @@ class TwoPoint(Method):
             w, directions = noted_sphere(context.rng, 1, state.x.size, context.recipes)
             points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
             recipe = None if directions is None else Central().recipe(state.x, directions, state.delta)
-            repeated = None if xi is None else np.concatenate([xi, xi])
-            query = Query(points, repeated, aux=w[0], fresh=True, recipe=recipe)
-        return query if limit is None or len(query) <= limit else None
+            query = Query(points, repeated(xi, 2), aux=w[0], fresh=True, recipe=recipe)
+        return within(query, limit)
 
     def tell(self, state: TwoPointState, context: Context, query: Query, values: Array) -> Step:
         if state.phase == "probe":
@@ -166,7 +175,8 @@ class TwoPoint(Method):
 
     def _walk(self, state: TwoPointState, context: Context, w: Array, values: Array) -> None:
         """Take one step of GFM with the calibrated rule; let the radius of the run grow with the distance travelled."""
-        d, t = state.x.size, state.t
+        d = state.x.size
+        t = state.t
         state.t += 1
         state.nit += 1
         if not np.isfinite(values).all():
@@ -198,7 +208,7 @@ class TwoPoint(Method):
         if pairs < 5:
             self._begin_run(state, context)
             return
-        size = 1 if not context.noisy else max(1, int(SAMPLES_PER_PAIR * pairs))
+        size = max(1, int(SAMPLES_PER_PAIR * pairs)) if context.noisy else 1
         state.race = Race(size, context.draw(size), context.rng.bit_generator.state, state.radius, state.radius)
         state.pairs = pairs
         state.phase = "judge"  # of x0 itself, which is the best so far
@@ -206,7 +216,6 @@ class TwoPoint(Method):
     def _judge(self, state: TwoPointState, context: Context, values: Array) -> None:
         """Compare a racer with the best and with the leading radius; then send the next one, or begin the run."""
         race = state.race
-        assert race is not None
         if not context.noisy and np.isnan(values[0]) and race.tries < MAX_TRIES - 1:
             race.tries += 1  # it may work the next time
             return
@@ -216,7 +225,8 @@ class TwoPoint(Method):
             self._start_racer(state, context, race.trial)
             return
         if paired_difference(values, race.best_values)[0] < 0:
-            state.best, race.best_values = state.x, values
+            state.best = state.x
+            race.best_values = values
         race.number += 1
         over = False
         if race.leader_values is None:
@@ -224,9 +234,12 @@ class TwoPoint(Method):
         else:
             mean, error = paired_difference(values, race.leader_values)
             if mean < (0.0 if race.up else -error):  # going down must be clearly better
-                race.leader_values, race.leader, race.moved = values, race.trial, True
+                race.leader_values = values
+                race.leader = race.trial
+                race.moved = True
             elif not race.moved and not race.turned:
-                race.up, race.turned = False, True
+                race.up = False
+                race.turned = True
             else:
                 over = True
         if over or race.number == RACES:
@@ -237,13 +250,12 @@ class TwoPoint(Method):
 
     def _start_racer(self, state: TwoPointState, context: Context, radius: float) -> None:
         """Start a racer from x0; all see the same directions and samples."""
-        assert state.race is not None
-        state.race.trial = state.radius = radius
+        state.race.trial = radius
+        state.radius = radius
         context.rng.bit_generator.state = state.race.rng
         self._start_segment(state, context, "race", state.pairs)
 
     def _begin_run(self, state: TwoPointState, context: Context) -> None:
-        state.race = None
         limits = []
         if context.max_evals is not None:
             limits.append((context.max_evals - context.nfev) // 2)
@@ -254,7 +266,11 @@ class TwoPoint(Method):
     def _start_segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
         state.most = np.inf if context.project is None else state.probe.fitting(state.delta, context.project)
         state.leaves = context.project is not None and not context.project.holds(state.most)
-        state.phase, state.pairs, state.t, state.walk, state.rule = phase, pairs, 0, 0.0, Travel()
+        state.phase = phase
+        state.pairs = pairs
+        state.t = 0
+        state.walk = 0.0
+        state.rule = Travel()
         state.x = context.projected(state.origin, state.delta)
         if phase == "run":
             self._describe(state)
