@@ -9,7 +9,7 @@ import pytest
 import goldstein as gs
 from goldstein import retired
 from goldstein.methods import MethodState
-from goldstein.methods.method import Step
+from goldstein.methods.method import Context, Step
 from goldstein.testing import check_method
 
 
@@ -56,6 +56,11 @@ def test_a_field(kind, field):
     with pytest.raises(AttributeError, match=rf"{kind.__name__}.{field} is called \w+"):
         getattr(one, field)
     assert not hasattr(one, "no_such_field")
+
+
+def test_noise_is_a_fact_of_the_run():
+    with pytest.raises(TypeError, match=r"Context\(noisy=...\) is called facts=Facts\(noisy=...\)"):
+        Context(np.random.default_rng(0), noisy=True)
 
 
 def test_states_make_steps_by_another_name():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import sqrt
@@ -50,6 +51,7 @@ GROWTH = 2.0  # and how it grows: the best R is about this many times the distan
 LONG_RUN, GROWTH_POWER = 3000, 0.25  # with more gradients than this the growth rises with this power of them
 MIN_ITERATIONS = 10_000  # iterations that a guessed batch leaves, even if all components are dense
 MAX_BATCH = 16
+UNLIMITED = sys.maxsize
 
 
 @dataclass
@@ -212,22 +214,20 @@ class Sift(Method):
         return state
 
     def ask(self, state: SiftState, context: Context, limit: int | None) -> Query | None:
+        remaining = UNLIMITED if limit is None else limit
         if state.bisection is not None:
-            affordable = limit is None or state.bisection.pending <= limit
-            return state.bisection.query() if affordable else None
+            return state.bisection.query() if state.bisection.pending <= remaining else None
         free = _n_free(state.x.size, context)
-        if free == 0 or (limit is not None and limit < 2):
+        if free == 0 or remaining < 2:
             return None
         size = self._batch(context)
         cap = self._max_evals_per_sample(context)
-        most = _max_cost(free, cap)
-        fits = size if limit is None else min(size, max(1, limit // most))
-        if limit is not None and limit < most:
-            cap = limit
-        batch = self._start_batch(state, context, fits, cap)
+        most = min(free + 1, cap)
+        fits = min(size, max(1, remaining // most))
+        batch = self._start_batch(state, context, fits, min(cap, remaining))
         query = batch.bisection.query()
         query.aux = batch
-        query.truncated = fits < size or (limit is not None and limit < most)
+        query.truncated = fits < size or remaining < most
         return query
 
     def tell(self, state: SiftState, context: Context, query: Query, values: Array) -> Step:
@@ -249,7 +249,7 @@ class Sift(Method):
         state.bisection = None
         return self._make_step(state, context, iterate, 1)
 
-    def _start_batch(self, state: SiftState, context: Context, size: int, limit: int | None) -> Batch:
+    def _start_batch(self, state: SiftState, context: Context, size: int, cap: int) -> Batch:
         """Draw the ξ of a batch, the steps of their walks and, with ρ > 0, where they start, in this order."""
         d = state.x.size
         samples, order, place = _draw(state, context, size)
@@ -267,9 +267,7 @@ class Sift(Method):
         if base is not None and len(drawn) == size:
             walk.origin = sift.Origin(base, drawn, h, bounds)
         tolerance = self._tolerance(d) * h * state.scale
-        return Batch(
-            sift.Sift.of(walk, samples, tolerance, limit, context.facts.roundoff), units, streams, order, place
-        )
+        return Batch(sift.Sift.of(walk, samples, tolerance, cap, context.facts.roundoff), units, streams, order, place)
 
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
         """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
@@ -366,9 +364,11 @@ class Sift(Method):
     def _batch(self, context: Context) -> int:
         return 1 if context.sample is None and not self.rho else self.batch_size
 
-    def _max_evals_per_sample(self, context: Context) -> int | None:
-        if self.max_evals_per_sample is not None or context.max_evals is None:
+    def _max_evals_per_sample(self, context: Context) -> int:
+        if self.max_evals_per_sample is not None:
             return self.max_evals_per_sample
+        if context.max_evals is None:
+            return UNLIMITED
         return max(MIN_EVALS_PER_SAMPLE, context.max_evals // BUDGET_SHARE)
 
     def _margin(self, state: SiftState, context: Context) -> float:
@@ -431,7 +431,7 @@ class _Compiled(CompiledKernel):
 
     def plan(self, state: SiftState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         method: Sift = self.method
-        highest = method._batch(context) * _max_cost(state.x.size, method._max_evals_per_sample(context))
+        highest = method._batch(context) * min(state.x.size + 1, method._max_evals_per_sample(context))
         if state.bisection is not None or (limit is not None and limit < highest):
             return 0
         soft = max(1, min(until, CHUNK))
@@ -476,16 +476,9 @@ class _Compiled(CompiledKernel):
         if mean is not None:
             average = state.x.copy() if mean.mean is None else mean.mean.copy()
             count = mean.count
-        unlimited = np.iinfo(np.int64).max
-        max_evals = method._max_evals_per_sample(context)
+        cap = method._max_evals_per_sample(context)
         soft = math.ceil(min(self._edge - context.nfev, CHUNK))
-        limits = (
-            iterations,
-            _max_cost(d, max_evals),
-            unlimited if max_evals is None else max_evals,
-            soft,
-            unlimited if limit is None else limit,
-        )
+        limits = (iterations, min(d + 1, cap), cap, soft, UNLIMITED if limit is None else limit)
         arrays = (state.origin, state.squares, g, state.units, state.resample, order)
         records = (context.nfev, self._settings(d, context), record, new_record(SIFT_BATCH), tally)
         with locate(state):
@@ -541,11 +534,6 @@ def radius_for(kink: float, d: float) -> float:
 def growth_for(evals: int, d: float) -> float:
     """Return how much the radius grows with the distance travelled."""
     return float(GROWTH * max(1.0, evals / (d + 1) / LONG_RUN) ** GROWTH_POWER)
-
-
-def _max_cost(free: int, cap: int | None) -> int:
-    """Return what one ξ costs at most."""
-    return free + 1 if cap is None else min(free + 1, cap)
 
 
 def _draw(state: SiftState, context: Context, size: int) -> tuple[Samples | None, sift.Whole | None, int]:
