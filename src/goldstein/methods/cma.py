@@ -246,7 +246,7 @@ class BlockCMA(Method):
             state.phase = "search" if failed else self._first_phase(state)
             return self._make_step(state, context, None, 0)
         if state.phase == "initial sigma":
-            sigma = state.initial_sigma.tell(query, values)
+            sigma = state.initial_sigma.tell(context, query, values)
             if sigma is not None:
                 state.sigma = sigma
                 state.phase = "search"
