@@ -11,7 +11,6 @@ from goldstein.facts import Facts
 from goldstein.methods.auto import Auto
 from goldstein.methods.method import Context
 from goldstein.methods.portfolio import Portfolio
-from goldstein.run.inspection import inspect
 
 
 class RefusedError(Exception):
@@ -103,13 +102,13 @@ def in_another_order(x):
 
 
 @pytest.mark.parametrize(("fun", "noisy"), [(in_single, False), (with_noise, True), (in_another_order, False)])
-def test_result_report_and_inspect_agree_on_whether_there_is_noise(fun, noisy, tmp_path):
-    res = gs.minimize(fun, np.zeros(3), max_evals=600, rng=0, journal=tmp_path / "run.journal")
+def test_result_and_report_agree_on_whether_there_is_noise(fun, noisy):
+    """As `inspect` does, see `tests/cli/test_journal.py`."""
+    res = gs.minimize(fun, np.zeros(3), max_evals=600, rng=0)
     value = {fact.name: fact.text for fact in report.facts_of(res)}["f(x)"]
     assert (res.fun_stderr > 0) == noisy
     assert ("±" in value) == noisy
     assert ("noise" in res.message) == noisy
-    assert inspect(tmp_path / "run.journal").noisy == noisy
 
 
 def test_values_of_single_precision_are_so_for_every_part_of_a_run():
