@@ -17,9 +17,9 @@ from typing import ClassVar
 
 from goldstein import arguments
 from goldstein.methods.bfgs import BFGS
-from goldstein.methods.cma import SELECTION_SHARE, BlockCMA
+from goldstein.methods.cma import BlockCMA
 from goldstein.methods.kernel import CompiledKernel, why_not_compilable
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported
 from goldstein.methods.portfolio import Portfolio
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
 from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, StagedKernel, StagedState
@@ -87,14 +87,7 @@ class Auto(Staged):
 
     @property
     def needs(self) -> Needs:
-        return Needs(
-            horizon=True,
-            output="choice",
-            candidates=3,
-            tie_break="first",
-            selection_share=SELECTION_SHARE,
-            random_stop=any_iterate,
-        )
+        return BlockCMA().needs  # the answer is chosen as CMA-ES does
 
     def init(self, x: Array, context: Context) -> AutoState:
         state = AutoState(x, origin=x)
