@@ -104,7 +104,7 @@ def difference_step(d, roundoff, scale, settings, state):
     if settings.fd_step > 0:
         return settings.fd_step
     if scale == 0:
-        return settings.min_fd_step
+        return settings.min_fd_step if roundoff == DOUBLE else settings.max_fd_step
     level = state.magnitude / state.n_estimates
     needed = settings.roundoff_factor * np.sqrt(float(d)) * roundoff * level / scale
     return max(settings.min_fd_step, min(needed, settings.max_fd_step))

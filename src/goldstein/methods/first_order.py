@@ -20,7 +20,7 @@ from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, noted_ball
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.norms import norms
-from goldstein.oracle import Array, Query, Samples
+from goldstein.oracle import DOUBLE, Array, Query, Samples
 from goldstein.oracle.recipe import Clipped, Joined
 from goldstein.state import State
 
@@ -269,6 +269,8 @@ class FirstOrder(Method):
         if sifted.sum_sq_norm:
             scale = sqrt(sifted.sum_sq_norm / sifted.n_active)
             h = max(h, ROUNDOFF_FACTOR * sqrt(d) * context.facts.roundoff * sifted.level / scale)
+        elif context.facts.roundoff > DOUBLE:  # short steps would show nothing, and the scale would stay unknown
+            h = self._radius
         return min(h, MAX_FD_STEP * self._radius / sqrt(d))
 
     @staticmethod

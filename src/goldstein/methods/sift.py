@@ -31,7 +31,7 @@ from goldstein.methods.method import (
     any_iterate,
 )
 from goldstein.norms import HUGE, norm
-from goldstein.oracle import Array, Oracle, Query, Samples
+from goldstein.oracle import DOUBLE, Array, Oracle, Query, Samples
 from goldstein.oracle.recipe import Recipe, Repeated
 from goldstein.output import Average
 from goldstein.projection import Box
@@ -350,8 +350,8 @@ class Sift(Method):
         if self.fd_step is not None:
             return self.fd_step
         h = FD_STEP * self.radius
-        if not state.scale:
-            return h
+        if not state.scale:  # of coarse values short steps would show nothing, and the scale would stay unknown
+            return h if context.facts.roundoff == DOUBLE else MAX_FD_STEP * self.radius
         level = state.magnitude / state.n_estimates
         needed = ROUNDOFF_FACTOR * sqrt(state.x.size) * context.facts.roundoff * level / state.scale
         return max(h, min(needed, MAX_FD_STEP * self.radius))
