@@ -53,6 +53,7 @@ def minimize(
     progress: bool = False,
     compiled: bool | None = None,
     stationarity: tuple[float, float] | None = None,
+    final_seed: int | None = None,
 ) -> Result:
     """Minimise f(x) = E[F(x; ξ)] from values of F alone.
 
@@ -122,6 +123,9 @@ def minimize(
     stationarity : (delta, epsilon), optional
         Say in `res.stationarity` whether dist(0, ∂_δ f(x)) ≤ ε at the answer; see `goldstein.certify`. A fifth of the
         budget is set aside for it, 10,000 evaluations at most.
+    final_seed : int, optional
+        Seed of the ξ on which the answer is chosen and its value estimated. Runs that share it are judged on common
+        samples, whatever their `rng` and method. None: it comes from `rng`.
 
     Returns
     -------

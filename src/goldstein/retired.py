@@ -11,12 +11,33 @@ Kind = TypeVar("Kind", bound=type)
 
 MODULES = {  # of 0.2 -> what took its place
     "goldstein.counting": "goldstein.facts",
+    "goldstein.oracle.gather": "goldstein.oracle.scheduler",
+    "goldstein.oracle.parts": "goldstein.oracle.tasks",
+    "goldstein.oracle.tally": "goldstein.oracle.stats",
     "goldstein.run.call": "goldstein.run.spec",
     "goldstein.run.closing": "goldstein.run.final_estimate",
 }
 NAMES = {  # module: {name: what took its place}
     "goldstein.methods.kernel": {"MachineCode": "CompiledKernel", "obstacle": "why_not_compilable"},
     "goldstein.methods.method": {"Refusal": "Unsupported", "Bulk": "ChunkResult"},
+    "goldstein.oracle": {"Meter": "StartedCounter"},
+    "goldstein.oracle.pool": {"Pool": "ProcessPool"},
+    "goldstein.oracle.ray": {"Crew": "RayPool"},
+    "goldstein.oracle.tasks": {
+        "Crew": "WorkerPool",
+        "Part": "Chunk",
+        "Done": "TaskResult",
+        "Lost": "TaskLost",
+        "Ledger": "EvaluationLog",
+    },
+}
+POOL_MEMBERS = {  # of a user's pool of workers
+    "employ": "initialize",
+    "begin": "submit",
+    "ended": "wait",
+    "give_up": "kill",
+    "recall": "cancel_pending",
+    "begun": "rows_started",
 }
 METHOD_MEMBERS = {"guess": "from_scale"}  # of a user's method
 

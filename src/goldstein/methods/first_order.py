@@ -17,7 +17,7 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.estimate import sift
-from goldstein.estimate.smoothing import Along, noted_ball
+from goldstein.estimate.smoothing import Along, draw_ball
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.norms import norms
 from goldstein.oracle import DOUBLE, Array, Query, Samples
@@ -248,12 +248,12 @@ class FirstOrder(Method):
         k, d = query.points.shape
         h = self._fd_step(sifted, context, d)
         away = self._radius - self._walk_length(h, d)
-        u, directions = noted_ball(context.rng, k, d, context.recipes)
+        u, directions = draw_ball(context.rng, k, d)
         y = query.points + away * u
         bounds = context.bounds(d)
         if bounds is not None:  # narrower than 2ρ, perhaps
             y = np.clip(y, *bounds)
-        unit, stream = sift.noted_units(context.rng, k, d, context.recipes)
+        unit, stream = sift.draw_units(context.rng, k, d)
         walk = sift.walk(y, unit, h, bounds)
         if directions is not None and stream is not None:
             starts = [Along(x, away, directions.rows(row, row + 1)) for row, x in enumerate(query.points)]

@@ -239,8 +239,6 @@ class Context:
         Those of an earlier stage of the same run.
     n : int or None
         Number of components of a finite sum, whose indices are the ξ.
-    recipes : bool
-        Queries say how their points are made, if they can (`Query.recipe`).
     facts : Facts
         What the values of the whole run have shown, those that are being told included: counts, failures, precision,
         incumbent, noise.
@@ -254,7 +252,6 @@ class Context:
     nfev: int = 0
     earlier: int = 0
     n: int | None = None
-    recipes: bool = False
     facts: Facts = field(default_factory=Facts)
 
     @property
@@ -298,7 +295,7 @@ class Context:
         """Return the bounds of a box, one for each coordinate; None without a box."""
         if not isinstance(self.project, Box):
             return None
-        return np.broadcast_to(self.project.lower, (d,)), np.broadcast_to(self.project.upper, (d,))
+        return np.full(d, self.project.lower, float), np.full(d, self.project.upper, float)
 
 
 def repeated(samples: Samples | None, times: int) -> Samples | None:

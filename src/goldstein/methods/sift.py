@@ -14,7 +14,7 @@ import numpy as np
 from goldstein import arguments, retired
 from goldstein.compiled.tally import SIFT, SIFT_BATCH, SIFT_SETTINGS, new_record, new_tally, record_of, write_back
 from goldstein.estimate import sift
-from goldstein.estimate.smoothing import Along, noted_ball
+from goldstein.estimate.smoothing import Along, draw_ball
 from goldstein.estimate.stream import Stream
 from goldstein.facts import SHORT_VALUES
 from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of, why_not_compilable
@@ -257,7 +257,7 @@ class Sift(Method):
         y = state.x[None]
         base: Recipe | None = Repeated(state.x, 1)
         if self.rho:
-            u, directions = noted_ball(context.rng, size, d, context.recipes)
+            u, directions = draw_ball(context.rng, size, d)
             y = state.x + self.rho * u
             base = None if directions is None else Along(state.x, self.rho, directions)
         h = self._fd_step(state, context)
@@ -272,7 +272,7 @@ class Sift(Method):
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
         """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
 
-        Return also from where each was drawn, if `context.recipes`.
+        Return also from where each was drawn, if they are many.
         """
         size = self._batch(context)
         d = state.x.size
@@ -281,7 +281,7 @@ class Sift(Method):
         if state.units is not None and state.resample is not None:
             resample = state.resample
             units = state.units.copy()
-        units[resample], stream = sift.noted_units(context.rng, int(resample.sum()), d, context.recipes)
+        units[resample], stream = sift.draw_units(context.rng, int(resample.sum()), d)
         if stream is None:
             return units, None
         streams: list[Stream | None] = [None] * size

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.estimate.smoothing import Central, noted_sphere
+from goldstein.estimate.smoothing import Central, draw_sphere
 from goldstein.facts import SEED_ROUNDOFF, differ
 from goldstein.methods.initial_sigma import widths
 from goldstein.methods.method import Context, repeated
@@ -257,7 +257,7 @@ class Near(State):
 
     def ask(self, survey: Survey, x0: Array, context: Context) -> Query:
         k = survey.n_pairs
-        w, directions = noted_sphere(context.rng, k, x0.size, context.recipes)
+        w, directions = draw_sphere(context.rng, k, x0.size)
         samples = context.draw(k)
         centre = context.projected(x0, NEAR[-1] * survey.length)
         alone = centre[None] if samples is None else np.tile(centre, (k + self.replays, 1))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from goldstein.oracle import Answer, Query
+from goldstein.oracle.interrupts import Interrupts
 from goldstein.oracle.tasks import TimeIsUp
 from goldstein.run.progress import Bar, Both
 from goldstein.run.result import Result, Status
@@ -22,10 +23,13 @@ class Evaluates(Protocol):
     Attributes
     ----------
     started, repeated : int
-        Rows of the query at hand that were begun, and rows of all queries that were begun again.
+        Rows of the current query that were started, and rows of all queries that were started again.
+    interrupts : Interrupts
+        When Ctrl-C may interrupt.
     """
 
     started: int
+    interrupts: Interrupts
 
     @property
     def repeated(self) -> int:
@@ -54,6 +58,7 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
         log = Both(journal, bar)
     session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
     with session.interrupts as interrupts:
+        evaluate.interrupts = interrupts
         try:
             query = next(play)
             while True:
@@ -93,7 +98,7 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
         except TimeIsUp:
             session.checkpoints.save()
             return session.result(Status.MAX_TIME)
-        except Exception as error:
+        except BaseException as error:
             session.checkpoints.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
                 error.result = session.result(Status.RAISED)  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from goldstein.stationarity.certificate import Certificate
 if TYPE_CHECKING:
     from goldstein.run.session import EvaluationGenerator, Session
 
+FINAL = 0x66696E616C  # what keeps the ξ of a final seed apart from those of a run
 FAR = 1e6  # lengths of x0 from it at which an answer is worth a question
 
 
@@ -74,7 +75,10 @@ class Ending:
         points = {"": self._best()}
         if self.choosing and status is not Status.CRITERION:
             points = {name: run.outside(x) for name, x in self._candidates().items()}
-        check = self.estimate.run(points, run.facts.nfev, lambda: run.budget.remaining(run.facts), run.aux)
+        rng = run.aux
+        if run.spec.final_seed is not None:  # beside a constant, or it would be the stream of a run with this seed
+            rng = np.random.default_rng([run.spec.final_seed, FINAL])
+        check = self.estimate.run(points, run.facts.nfev, lambda: run.budget.remaining(run.facts), rng)
         final = yield from run.ask_for(check)
         self._add_notes(final, len(points))
         result = self.result(status)

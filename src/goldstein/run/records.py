@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import struct
 import time
+import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -23,6 +25,7 @@ SUM = struct.Struct("<I")
 FRAME = HEAD.size + SUM.size
 ZIP = b"PK\x03\x04"  # how the checkpoints of earlier versions begin
 CHUNK = 1 << 20
+CLOSED = -1
 LOOK = 0.05  # seconds after which nobody is only looking
 
 
@@ -118,6 +121,7 @@ class Records:
     """
 
     def __init__(self, path: Path, sync: float) -> None:
+        self._file = CLOSED
         self.path = path
         self.sync = sync
         try:
@@ -135,6 +139,7 @@ class Records:
             self._write(MAGIC, 0)
         self.end = len(MAGIC)
         self._synced = time.monotonic()
+        _open.add(self)
 
     def read(self, start: int = len(MAGIC)) -> Iterator[Record]:
         """Yield the records from a position on."""
@@ -169,8 +174,26 @@ class Records:
 
     def close(self) -> None:
         """Unlock the file, also where a forked process has a copy of it, and close it."""
-        _unlock(self._file)
-        os.close(self._file)
+        if self._file != CLOSED:  # as in a forked process
+            _unlock(self._file)
+            os.close(self._file)
+            self._file = CLOSED
+
+
+_open: weakref.WeakSet[Records] = weakref.WeakSet()
+
+
+def _close_copies() -> None:
+    """Close what a forked process has inherited, which would keep a file locked when its writer is killed."""
+    for records in list(_open):
+        if records._file != CLOSED:
+            with suppress(OSError):
+                os.close(records._file)
+            records._file = CLOSED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_copies)
 
 
 def _unlock(file: int) -> None:

@@ -18,6 +18,7 @@ from goldstein.criterion import Check
 from goldstein.facts import Facts
 from goldstein.methods.method import Context, MethodState, Step
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
+from goldstein.oracle.interrupts import Interrupts
 from goldstein.output import Last, Tracker
 from goldstein.projection import seen
 from goldstein.run.budget import Budget
@@ -26,7 +27,6 @@ from goldstein.run.chunks import Chunks
 from goldstein.run.criteria import Criteria
 from goldstein.run.ending import Ending
 from goldstein.run.history import Recorder
-from goldstein.run.interrupts import Interrupts
 from goldstein.run.journal import shown_point
 from goldstein.run.notes import Notes
 from goldstein.run.outcome import (
@@ -112,7 +112,6 @@ class Session:
             rng,
             max_iter=self.budget.max_iter,
             project=self.projection,
-            recipes=getattr(spec.workers, "far", False),
             facts=self.facts,
         )
         self.aux = rng if aux is None else aux
