@@ -69,6 +69,11 @@ def test_a_field(kind, field):
     assert not hasattr(one, "no_such_field")
 
 
+def test_noise_is_a_fact_of_the_run():
+    with pytest.raises(TypeError, match=r"Context\(noisy=...\) is called facts=Facts\(noisy=...\)"):
+        Context(np.random.default_rng(0), noisy=True)
+
+
 def test_states_make_steps_by_another_name():
     with pytest.raises(AttributeError, match=r"MethodState\.step is called make_step"):
         MethodState(np.zeros(2)).step(None)

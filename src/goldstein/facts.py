@@ -8,7 +8,8 @@ played again has the same facts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ FAILURE_WINDOW = 1_000
 LARGEST = float(np.finfo(float).max) / 1e4  # what a sum that overflows is taken for
 SHORT_VALUES = 10  # values that fit into float32 are evidence of single precision, from this many on
 SAME = 100  # unit rounding errors by which two values at one point may differ, as of a sum in another order
+SEED_ROUNDOFF = 1e-8  # of values under one seed: a simulator may compute in single precision and return doubles
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Facts(State):
     double: int = 0
     coarsest: float = DOUBLE  # largest rounding error of a type in which an answer came
     half: int = 0
+    level: float = 0.0  # mean of |F| over the first values: rounding errors of a sum stay where the sum vanishes
     noisy: bool = False  # an answer may differ from f itself
     incumbent: Incumbent = field(default_factory=Incumbent)  # in the coordinates of the run
 
@@ -82,6 +85,8 @@ class Facts(State):
         self.single += tally.single
         self.double += tally.double
         self.half += tally.half
+        if not self.level and tally.finite:
+            self.level = min(tally.magnitude, LARGEST) / tally.finite
         if tally.roundoff > self.coarsest:
             self.coarsest = tally.roundoff
         self._count_failures(tally.asked, tally.asked - tally.finite)
@@ -121,6 +126,16 @@ class Facts(State):
             return max(self.coarsest, SINGLE)
         return self.coarsest
 
+    def differ(self, first: Any, second: Any) -> Any:
+        """Return where two values at the same point differ by more than rounding, so that there is noise."""
+        return differ(first, second, self.roundoff, self.level)
+
+    def after(self, tally: Tally) -> Facts:
+        """Return the facts once the values of a chunk are counted."""
+        facts = replace(self)
+        facts.add(tally)
+        return facts
+
     @property
     def proven(self) -> float:
         """The same for certificates: what values have not shown, they do not have."""
@@ -130,6 +145,11 @@ class Facts(State):
         return max(self.coarsest, HALF if halves else SINGLE)
 
 
-def differ(first: float, second: float, roundoff: float = DOUBLE) -> bool:
-    """Whether two values at the same point differ by more than rounding, so that there is noise; failures do not."""
-    return abs(first - second) > SAME * roundoff * max(abs(first), abs(second))
+def differ(first: Any, second: Any, roundoff: float = DOUBLE, level: float = 0.0) -> Any:
+    """Return where two values at the same point differ by more than rounding; `level` is the size of F where it began.
+
+    Values that failed do not differ.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.maximum(np.maximum(np.abs(first), np.abs(second)), level)
+        return np.abs(first - second) > SAME * roundoff * size

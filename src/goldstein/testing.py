@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from goldstein import retired
+from goldstein.facts import Facts
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.methods.probed import NOMINAL, Probed
 from goldstein.methods.registry import METHODS
@@ -76,7 +77,7 @@ class _Play:
         self.method = method
         self.oracle = oracle = _Counted().oracle(stochastic)
         rng = np.random.default_rng(seed)
-        self.context = Context(rng, oracle.sample, project, BUDGET, None, stochastic, n=oracle.n)
+        self.context = Context(rng, oracle.sample, project, BUDGET, n=oracle.n, facts=Facts(noisy=stochastic))
         self.start = self.context.projected(START.copy(), method.needs.query_radius)
         self.state = method.init(self.start, self.context)
         assert isinstance(self.state, MethodState), f"init returned {_shown(self.state)}; return a MethodState"
@@ -93,7 +94,9 @@ class _Play:
     def tell(self, query: Query) -> Step:
         """Evaluate a query and tell the answer."""
         with _quiet():
-            self.step = self.method.tell(self.state, self.context, query, self.oracle.evaluate(query).values)
+            answer = self.oracle.evaluate(query)
+            self.context.facts.update(query, answer)
+            self.step = self.method.tell(self.state, self.context, query, answer.values)
         self.context.nfev += len(query)
         return self.step
 
@@ -105,11 +108,12 @@ class _Play:
 
     def saved(self) -> bytes:
         """Return what a snapshot holds of the method, as it is on disk."""
-        return _written([self.state, self.step, self.context.rng.bit_generator.state, self.context.nfev])
+        context = self.context
+        return _written([self.state, self.step, context.rng.bit_generator.state, context.nfev, context.facts])
 
     def go_on_from(self, saved: bytes) -> None:
         """Take the place of the run that was saved."""
-        self.state, self.step, bits, self.context.nfev = _read(saved)
+        self.state, self.step, bits, self.context.nfev, self.context.facts = _read(saved)
         self.context.rng.bit_generator.state = bits
 
 

@@ -11,6 +11,7 @@ from scipy.optimize import differential_evolution
 from scipy.stats import binom
 
 import goldstein as gs
+from goldstein.facts import Facts
 from goldstein.methods.cma import MAX_FULL_D, Constants, majority_tie, mean_scores, share_weights, subtract_block_means
 from goldstein.methods.initial_sigma import InitialSigma
 from goldstein.methods.method import Context
@@ -176,7 +177,7 @@ def test_each_block_sees_one_seed_of_its_own():
         met |= set(seeds)
 
 
-def test_the_levels_of_the_ladder_see_the_same_directions_and_seeds():
+def test_the_levels_of_sigma_see_the_same_directions_and_seeds():
     spy = Spy(lambda X, seeds: l1(X) + np.sin(seeds % 1000))
     run(gs.Seeded(spy, vectorized=True), np.zeros(D), max_evals=2000)
     levels = 8
@@ -191,7 +192,7 @@ def test_the_levels_of_the_ladder_see_the_same_directions_and_seeds():
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_the_ladder_goes_up_to_a_minimum_that_is_far_and_not_beyond(fresh):
+def test_sigma_goes_up_to_a_minimum_that_is_far_and_not_beyond(fresh):
     """The minimum is 100 units away; nothing is asked ten times as far."""
     noise = np.random.default_rng(1)
     spy = Spy(lambda X: np.abs(X - 50).sum(axis=1) + fresh * noise.normal(size=len(X)))
@@ -206,11 +207,11 @@ def test_the_usual_level_is_taken_in_doubt():
     usual = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        context = Context(rng, sample=lambda r, k: r.integers(2**31, size=k), noisy=True, max_evals=2000)
-        ladder = InitialSigma.plan(context, 2000)
-        query = ladder.ask(np.zeros(D), np.ones(D), context)
-        sigma = ladder.tell(query, rng.normal(size=len(query)))
-        usual += sigma == ladder.default
+        context = Context(rng, sample=lambda r, k: r.integers(2**31, size=k), max_evals=2000, facts=Facts(noisy=True))
+        levels = InitialSigma.plan(context, 2000)
+        query = levels.ask(np.zeros(D), np.ones(D), context)
+        sigma = levels.tell(context, query, rng.normal(size=len(query)))
+        usual += sigma == levels.default
     # The best of eight levels beats the usual one with probability 7 · 0.025 at most; it goes on with 0.025.
     assert usual >= binom.ppf(1e-6, 200, 1 - 8 * 0.025)
 
@@ -236,7 +237,7 @@ def test_odd_budgets_are_exact(budget, kind):
 @pytest.mark.parametrize("kind", ["deterministic", "seeded", "fresh"])
 @pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.9])
 def test_a_run_goes_on_bit_for_bit_from_every_phase(kind, share, tmp_path):
-    """Stopped by an exception in the ladder, while it goes up, among generations, and in the averaged third."""
+    """Stopped by an exception among the levels of σ, while they go up, among generations, and in the averaged third."""
 
     def fun(x, seed=0):
         made[0] += 1
@@ -459,7 +460,7 @@ def test_zeros_and_ones_from_seeds_are_minimised(seed):
 @pytest.mark.parametrize("replayed", [False, True])
 def test_noise_without_any_difference_moves_nothing(replayed):
     sample = (lambda rng, k: rng.integers(2**31, size=k)) if replayed else None
-    context = Context(np.random.default_rng(0), sample=sample, noisy=True, max_evals=1000)
+    context = Context(np.random.default_rng(0), sample=sample, max_evals=1000, facts=Facts(noisy=True))
     method = gs.BlockCMA(sigma=1.0)
     state = method.init(np.zeros(D), context)
     for _ in range(20):

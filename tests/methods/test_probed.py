@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
+from goldstein import report
 from goldstein.steps import LinearDecay
 
 
@@ -62,3 +63,22 @@ def test_steps_by_name_follow_from_the_delta(name):
     res = gs.minimize(gs.Seeded(floors), x0, name, options={"delta": 0.5}, max_evals=8000, rng=0)
     assert mean(x0) > 105
     assert mean(res.x) < 1.15 * mean(by_hand.x)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("gfm", gs.GFM), ("gfm+", gs.GFMPlus), ("ws-gfm", gs.WarmStart)])
+def test_the_method_of_a_result_is_the_one_that_ran_with_its_settings(name, kind, tmp_path):
+    def stop(intermediate_result):
+        return intermediate_result.nfev >= 1000
+
+    keys = {"options": {"directions": "iid"} if name != "ws-gfm" else None, "max_evals": 2000, "rng": 0}
+    res = gs.minimize(Spy(), np.ones(3), name, **keys)
+    assert type(res.method) is kind
+    assert repr(res.method) in res.message
+    assert repr(res.method) in {fact.text for fact in report.summary_of(res).settings}
+    gs.minimize(Spy(), np.ones(3), name, callback=stop, journal=tmp_path / "run.journal", **keys)
+    assert gs.minimize(Spy(), np.ones(3), name, journal=tmp_path / "run.journal", **keys).method == res.method
+
+
+def test_a_run_that_ends_while_it_probes_has_the_method_that_was_asked_for():
+    res = gs.minimize(Spy(), np.ones(3), "gfm", max_evals=100, rng=0, callback=lambda intermediate_result: True)
+    assert res.method.name == "gfm"

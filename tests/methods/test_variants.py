@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import goldstein as gs
+from goldstein.facts import Facts
 from goldstein.methods.method import Context, Unsupported
 from goldstein.methods.one_phase import OnePhase
 from goldstein.state import pack
@@ -108,7 +109,7 @@ def test_a_warm_start_may_end_in_either(oracle, variant):
 def purposes(method, steps, seed):
     """Which of the steps took a large batch."""
     library = ORACLES["finite-sum"][0]
-    context, large = Context(np.random.default_rng(seed), library.sample, noisy=True), []
+    context, large = Context(np.random.default_rng(seed), library.sample, facts=Facts(noisy=True)), []
     state = method.init(np.array(X0), context)
     for _ in range(steps):
         query = method.ask(state, context, None)

@@ -85,11 +85,11 @@ def draw_batch(rng, n, order, state, indices, resample, units):
 
 
 @inlined
-def value_roundoff(settings, state, tally):
-    """Return the relative rounding error of the values, as they show."""
-    coarse = state.double + tally.double == 0
-    coarse = coarse and state.single + tally.single >= settings.short_values
-    return SINGLE if coarse else DOUBLE
+def value_roundoff(settings, tally):
+    """Return `Facts.roundoff`, by the facts before the chunk and its tally."""
+    coarse = settings.double + tally.double == 0
+    coarse = coarse and settings.single + tally.single >= settings.short_values
+    return max(settings.coarsest, SINGLE if coarse else DOUBLE)
 
 
 @inlined
@@ -104,7 +104,7 @@ def difference_step(d, roundoff, scale, settings, state):
     if settings.fd_step > 0:
         return settings.fd_step
     if scale == 0:
-        return settings.min_fd_step
+        return settings.min_fd_step if roundoff == DOUBLE else settings.max_fd_step
     level = state.magnitude / state.n_estimates
     needed = settings.roundoff_factor * np.sqrt(float(d)) * roundoff * level / scale
     return max(settings.min_fd_step, min(needed, settings.max_fd_step))
@@ -342,7 +342,7 @@ def sift(
         average(mean, count + done + 1, x)
         draw_batch(rng, n, order, state, indices, resample, units)
         scale = gradient_scale(state)
-        roundoff = value_roundoff(settings, state, tally)
+        roundoff = value_roundoff(settings, tally)
         h = difference_step(d, roundoff, scale, settings, state)
         tolerance = settings.tolerance * h * scale
         clip = settings.clip_factor * scale if state.n_active >= settings.clip_after else np.inf

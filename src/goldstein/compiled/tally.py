@@ -19,12 +19,11 @@ TALLY = _dtype(
 )
 O2NC = _dtype("squares block_norm step_size", "done")
 TWO_POINT = _dtype("radius walk mean total step_size", "count")
-SIFT = _dtype(
-    "sum_sq_norm n_estimates n_active magnitude value step_size radius walk", "below_roundoff single double nit place"
-)
+SIFT = _dtype("sum_sq_norm n_estimates n_active magnitude value step_size radius walk", "below_roundoff nit place")
 SIFT_SETTINGS = _dtype(
-    "growth fd_step decay tolerance evals iterations min_fd_step max_fd_step roundoff_factor zero next clip_factor",
-    "short_values clip_after reuse_period",
+    "growth fd_step decay tolerance evals iterations min_fd_step max_fd_step roundoff_factor zero next clip_factor "
+    "coarsest",
+    "short_values single double clip_after reuse_period",
 )
 SIFT_BATCH = _dtype("sum_sq_norm magnitude value", "count n_active below_roundoff changed")
 

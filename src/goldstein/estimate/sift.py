@@ -52,21 +52,11 @@ def _signed(u: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What some walks are made from.
+    """What some walks are made from."""
 
-    Attributes
-    ----------
-    base : Recipe
-        y: one row, or one for each walk.
-    units : sequence of Stream
-        From where the steps of each walk were drawn.
-    length, bounds
-        As in `walk`.
-    """
-
-    base: Recipe
-    units: Sequence[Stream]
-    length: float
+    base: Recipe  # y: one row, or one for each walk
+    units: Sequence[Stream]  # from where the steps of each walk were drawn
+    length: float  # length, bounds: as in `walk`
     bounds: Bounds | None
 
     def only(self, which: Whole) -> Origin:
@@ -103,24 +93,15 @@ class Places:
 
 @dataclass
 class Walk(State):
-    """Where some walks start and end.
+    """Where some walks start and end."""
 
-    Attributes
-    ----------
-    base, top : ndarray, shape (1, d) or (k, d), and (k, d)
-        y, one row if it is the same for all walks, and y + h.
-    coordinates : ndarray, shape (m,)
-        The coordinates that a walk goes along, in its order; the others are fixed.
-    forced : ndarray, shape (k, m + 1), or None
-        How many of the coordinates before each had no choice of the sign of h_j; None: all had one.
-    origin : Origin or None
-        What they were made from, if they are long.
-    """
-
-    base: Array
+    base: Array  # base, top: shape (1, d) or (k, d): y, one row if it is the same for all walks, and y + h
     top: Array
-    coordinates: Whole
+    coordinates: Whole  # shape (m,): the coordinates that a walk goes along, in its order; the others are fixed
+    # shape (k, m + 1): how many of the coordinates before each had no choice of the sign of h_j; None: all had
+    # one
     forced: Whole | None = None
+    # what they were made from, if they are long
     origin: Origin | None = field(default=None, metadata=MADE_AGAIN)
 
     def steps(self) -> Array:
@@ -167,57 +148,31 @@ def walk(y: Array, unit: Array, length: float, bounds: Bounds | None = None) -> 
 
 @dataclass
 class Sift(State):
-    """The bisection of some walks, a level at a time: `query`, evaluate, `tell`, until it is `over`.
+    """The bisection of some walks, a level at a time: `query`, evaluate, `tell`, until it is `over`."""
 
-    Attributes
-    ----------
-    walk : Walk
-        Where the walks start and end.
-    samples : ndarray, shape (k, ...), or None
-        The ξ of each walk.
-    tolerance : float
-        An interval whose ends differ by no more stays closed, and its coordinates get the random-sign estimate
-        (v(hi) − v(lo))/h_j; not where the sign of an h_j in it was forced.
-    max_evals_per_sample : int or None
-        Values for one ξ, at most; 2 at least. The intervals whose ends differ most are opened first, and those that
-        are left over keep the random-sign estimate.
-    roundoff : float
-        Relative rounding error of the values.
-    g : ndarray, shape (k, m)
-        The estimates so far, in the order of the walk.
-    first : ndarray, shape (k,)
-        v(0).
-    n_values : ndarray, shape (k,)
-        Values that each ξ has taken.
-    failed : ndarray, shape (k,)
-        Walks on which a value failed; nothing more is asked of them.
-    below_roundoff : ndarray, shape (k,)
-        Walks whose ends differ, but by no more than rounding.
-    steps : ndarray, shape (k, m)
-        h, in the order of the walk.
-    row, low, high, left, right : ndarrays, shape (intervals,)
-        The open intervals: of which walk, from where to where, and v there.
-    answers : ndarray
-        Values of the present level that were told already.
-    """
-
-    walk: Walk
-    samples: Any
+    walk: Walk  # where the walks start and end
+    samples: Any  # shape (k, ...): the ξ of each walk
+    # an interval whose ends differ by no more stays closed, and its coordinates get the random-sign estimate
+    # (v(hi) − v(lo))/h_j; not where the sign of an h_j in it was forced
     tolerance: float
+    # values for one ξ, at most; 2 at least. The intervals whose ends differ most are opened first, and those that
+    # are left over keep the random-sign estimate
     max_evals_per_sample: int | None
-    roundoff: float
-    g: Array
-    first: Array
-    n_values: Whole
-    failed: Mask
-    below_roundoff: Mask
-    steps: Array
+    roundoff: float  # relative rounding error of the values
+    g: Array  # shape (k, m): the estimates so far, in the order of the walk
+    first: Array  # shape (k,): v(0)
+    n_values: Whole  # shape (k,): values that each ξ has taken
+    failed: Mask  # shape (k,): walks on which a value failed; nothing more is asked of them
+    below_roundoff: Mask  # shape (k,): walks whose ends differ, but by no more than rounding
+    steps: Array  # shape (k, m): h, in the order of the walk
+    # row, low, high, left, right: shape (intervals,): the open intervals: of which walk, from where to where, and
+    # v there
     row: Whole
     low: Whole
     high: Whole
     left: Array
     right: Array
-    answers: Array
+    answers: Array  # values of the present level that were told already
     started: bool = False
 
     @classmethod

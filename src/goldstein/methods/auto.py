@@ -12,20 +12,21 @@ fresh    every call has noise of its own                         CMA-ES in block
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from goldstein import arguments
 from goldstein.methods.bfgs import BFGS
-from goldstein.methods.cma import SELECTION_SHARE, BlockCMA
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.cma import BlockCMA
+from goldstein.methods.kernel import CompiledKernel, check_compilable
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported
 from goldstein.methods.portfolio import Portfolio
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
 from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, StagedKernel, StagedState
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, KINK_RADIUS, REPLAYED, Survey, length_of
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
 from goldstein.projection import Box
+from goldstein.state import MADE_AGAIN
 
 MIN_SURVEY_BUDGET = 150  # evaluations below which a survey would cost too much
 MIN_GRADIENTS = 3  # that BFGS must be able to afford
@@ -35,32 +36,20 @@ AS_REQUESTED = "as requested"
 
 @dataclass
 class AutoState(StagedState):
-    """State of `Auto`.
+    """State of `Auto`."""
 
-    Attributes
-    ----------
-    origin : ndarray
-        x0.
-    kind, radius, doubt
-        By the survey: the kind of function, its length scale, and whether it may jump.
-    evals : int
-        Evaluations for the chosen method.
-    replayed : bool
-        The same ξ gave the same value; if not, every value gets a ξ of its own.
-    note : str
-        What was chosen and why.
-    last_resort : str
-        The name of the origin among the candidates.
-    """
-
+    # x0
     origin: Array = None  # type: ignore[assignment]
+    # kind, radius, doubt, replayed: by the survey: the kind of function, its length scale, whether it may jump,
+    # and whether the same ξ gave the same value; if not, every value gets a ξ of its own
     kind: str = ""
     radius: float = 1.0
-    evals: int = 0
+    evals: int = 0  # evaluations for the chosen method
     doubt: bool = False
     replayed: bool = True
-    note: str = ""
-    last_resort: str = START
+    note: str = ""  # what was chosen and why
+    last_resort: str = START  # the name of the origin among the candidates
+    method: Method | None = field(default=None, metadata=MADE_AGAIN)  # the chosen method
 
 
 @dataclass(frozen=True)
@@ -98,14 +87,7 @@ class Auto(Staged):
 
     @property
     def needs(self) -> Needs:
-        return Needs(
-            horizon=True,
-            output="choice",
-            candidates=3,
-            tie_break="first",
-            selection_share=SELECTION_SHARE,
-            random_stop=any_iterate,
-        )
+        return BlockCMA().needs  # the answer is chosen as CMA-ES does
 
     def init(self, x: Array, context: Context) -> AutoState:
         state = AutoState(x, origin=x)
@@ -137,12 +119,25 @@ class Auto(Staged):
     def _method(self, state: AutoState) -> Method:
         if state.stage == 1:
             return PROBE_STAGE
-        return _method_for(state.kind, state.radius, state.x.size, state.evals, state.doubt)
+        if state.method is None:
+            state.method = self._chosen(state)
+        return state.method
+
+    def _chosen(self, state: AutoState) -> Method:
+        """Return the method for a kind of function."""
+        if state.kind == EXACT:
+            return Portfolio(BFGS(state.radius), BlockCMA())
+        if state.kind != REPLAYED:
+            return BlockCMA()
+        d = state.x.size
+        batch_size = batch_for(state.evals, d)
+        sifting = Sift(radius_for(state.radius, d), batch_size=batch_size, growth=growth_for(state.evals, d))
+        return Portfolio(sifting, BlockCMA()) if state.doubt else sifting
 
     def _stage_context(self, state: AutoState, context: Context) -> Context:
         stage = self._remaining(state, context)
-        if state.kind == FRESH:
-            stage.noisy = True
+        if state.kind == FRESH and not stage.noisy:
+            stage.facts = replace(stage.facts, noisy=True)
         if not state.replayed:
             stage.sample = None
         return stage
@@ -159,11 +154,12 @@ class Auto(Staged):
         if state.stage == 1:
             survey: Survey = state.inner.probe
             if survey.over:
-                step.noisy = survey.noise
+                verdict = survey.verdict
+                step.noisy = verdict.noise
                 state.radius = survey.scale
-                state.doubt = survey.doubt
-                state.replayed = survey.replayed
-                self._choose(state, context, survey.kind, AS_REQUESTED if self.kind else survey.reason)
+                state.doubt = verdict.doubt
+                state.replayed = verdict.replayed
+                self._choose(state, context, verdict.kind, AS_REQUESTED if self.kind else verdict.reason)
             step.x = state.inner.x
         elif step.noisy:
             state.origin = step.x  # the lowest point so far, in the place of x0 from now on
@@ -188,6 +184,7 @@ class Auto(Staged):
             kind = JUMPS
             reason = "BFGS takes no set other than a box"
         state.kind = kind
+        state.method = None
         state.evals = _budget(state.x.size, context) - context.nfev
         cost = context.nfev
         self._enter(state, context, state.origin)
@@ -196,24 +193,14 @@ class Auto(Staged):
         state.note = f'auto ran {METHOD_NAMES[kind]}{raced}. Kind "{kind}": {reason}{probes}.'
 
     def kernel(self, oracle: Oracle) -> Kernel:
-        kernel = StagedKernel(self, oracle, Sift(1.0))
+        check_compilable(oracle)
         if not isinstance(oracle, FiniteSum):
             raise Unsupported("auto has a compiled loop for sums only.")
-        return kernel
-
-
-@lru_cache(maxsize=64)
-def _method_for(kind: str, radius: float, d: int, evals: int, doubt: bool) -> Method:
-    """Return the method for a kind of function; the same object for the same arguments."""
-    if kind == EXACT:
-        return Portfolio(BFGS(radius), BlockCMA())
-    if kind == REPLAYED:
-        sifting = Sift(radius_for(radius, d), batch_size=batch_for(evals, d), growth=growth_for(evals, d))
-        return Portfolio(sifting, BlockCMA()) if doubt else sifting
-    return BlockCMA()
+        return StagedKernel(self, oracle, CompiledKernel.outputs)
 
 
 def _budget(d: int, context: Context) -> int:
     """Return for how many evaluations the run is planned."""
-    limits = [context.max_evals, None if context.max_iter is None else (d + 1) * context.max_iter]
-    return min(limit for limit in limits if limit is not None)
+    evals = context.planned_evals(d + 1)
+    assert evals is not None
+    return evals

@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.facts import SHORT_VALUES
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step, any_iterate
 from goldstein.methods.quasi_newton import LBFGS, DenseInverseHessian, InverseHessian
 from goldstein.norms import HUGE, norm
-from goldstein.oracle import DOUBLE, SINGLE, Array, Query
-from goldstein.oracle.stats import evidence
+from goldstein.oracle import Array, Query
 from goldstein.projection import Box
 from goldstein.state import State
 
@@ -42,112 +40,63 @@ MAX_STEP = 4.0  # length of a step, in what was travelled so far, in lengths of 
 
 @dataclass
 class Differences(State):
-    """A gradient in the making.
+    """A gradient in the making."""
 
-    Attributes
-    ----------
-    base, value : ndarray of shape (d,), float
-        Where it is taken, and f there; NaN until that is known.
-    steps, slopes : ndarray, shape (d,)
-        h with its signs, 0 where there is none to take; and what is known of the gradient, NaN where nothing is.
-    size : float
-        |h_j|, as far as bounds allow.
-    tries : ndarray, shape (d,)
-        How often the value of each coordinate failed.
-    """
-
-    base: Array
+    base: Array  # base, value: shape (d,): where it is taken, and f there; NaN until that is known
     value: float
+    # steps, slopes: shape (d,): h with its signs, 0 where there is none to take; and what is known of the
+    # gradient, NaN where nothing is
     steps: Array
     slopes: Array
-    size: float
-    tries: Array
+    size: float  # |h_j|, as far as bounds allow
+    tries: Array  # shape (d,): how often the value of each coordinate failed
 
 
 @dataclass
 class LineSearch(State):
-    """A bisection for the weak Wolfe conditions.
+    """A bisection for the weak Wolfe conditions."""
 
-    Attributes
-    ----------
-    direction : ndarray, shape (d,)
-        p.
-    slope : float
-        g·p.
-    t, low, high : float
-        The trial, and between which t it lies.
-    most : float
-        The longest t.
-    trials : int
-        How many there were.
-    accepted, accepted_value
-        The point at `low` and f there; None at the start.
-    """
-
-    direction: Array
-    slope: float
-    most: float
-    t: float
+    direction: Array  # shape (d,): p
+    slope: float  # g·p
+    most: float  # the longest t
+    t: float  # t, low, high: the trial, and between which t it lies
     low: float = 0.0
     high: float = np.inf
-    trials: int = 0
-    accepted: Array | None = None
+    trials: int = 0  # how many there were
+    # accepted, accepted_value: the point at `low` and f there; None at the start
+    accepted: Array = None  # type: ignore[assignment]
     accepted_value: float = np.nan
 
 
 @dataclass
 class BFGSState(MethodState):
-    """State of BFGS; `x` is the lowest point seen and `value` is f there.
+    """State of BFGS; `x` is the lowest point seen and `value` is f there."""
 
-    Attributes
-    ----------
-    origin : ndarray, shape (d,)
-        x0.
-    point, fun : ndarray of shape (d,), float
-        The iterate x_k and f(x_k).
-    phase : str
-        What is asked next: "value" f(x_k), "gradient" differences, "search" a trial of the line search; "done" when
-        there is nothing to move.
-    differences, search : State or None
-        What is under way.
-    inverse : DenseInverseHessian or LBFGS
-        H.
-    gradient : ndarray, shape (d,), or None
-        The gradient of the last line search.
-    s, curvature_threshold : ndarray or None, float
-        The step s whose curvature is to be learnt with the next gradient, and how large s·y must be.
-    length : float
-        ‖s‖ of the last step, which differences and new beginnings are made by.
-    retakes, failures, tries : int
-        Gradients taken again, line searches that failed in a row, values that failed in a row.
-    single, double : int
-        Values that tell something about their precision.
-    warnings : dict
-        What is wrong with the function, in words.
-    """
-
+    # shape (d,): x0
     origin: Array = None  # type: ignore[assignment]
+    # point, fun: shape (d,): the iterate x_k and f(x_k)
     point: Array = None  # type: ignore[assignment]
     fun: float = np.nan
+    # what is asked next: "value" f(x_k), "gradient" differences, "search" a trial of the line search; "done" when
+    # there is nothing to move
     phase: str = "value"
-    differences: Differences | None = None
-    search: LineSearch | None = None
-    inverse: InverseHessian = field(default_factory=DenseInverseHessian)
-    gradient: Array | None = None
+    # differences, search: the gradient and the line search that are under way, or were last
+    differences: Differences = None  # type: ignore[assignment]
+    search: LineSearch = None  # type: ignore[assignment]
+    inverse: InverseHessian = field(default_factory=DenseInverseHessian)  # H
+    # shape (d,): the gradient of the last line search
+    gradient: Array = None  # type: ignore[assignment]
+    # s, curvature_threshold: the step s whose curvature is to be learnt with the next gradient, and how large s·y
+    # must be
     s: Array | None = None
     curvature_threshold: float = 0.0
-    length: float = 1.0
+    length: float = 1.0  # ‖s‖ of the last step, which differences and new beginnings are made by
+    # retakes, failures, tries: gradients taken again, line searches that failed in a row, values that failed in a
+    # row
     retakes: int = 0
     failures: int = 0
     tries: int = 0
-    single: int = 0
-    double: int = 0
-    warnings: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def roundoff(self) -> float:
-        """Relative rounding error of the values, as they show."""
-        return SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
+    warnings: dict[str, str] = field(default_factory=dict)  # what is wrong with the function, in words
 
 
 @dataclass(frozen=True)
@@ -253,7 +202,6 @@ class BFGS(Method):
     def _ask_differences(self, state: BFGSState, context: Context, most: float) -> Query:
         """Ask for what is still unknown of a gradient: one row for each coordinate, the base first if it is unknown."""
         differences = state.differences
-        assert differences is not None
         d = differences.base.size
         coordinates = np.flatnonzero(np.isnan(differences.slopes))
         if np.isnan(differences.value):
@@ -270,8 +218,10 @@ class BFGS(Method):
     def _ask_trial(self, state: BFGSState, context: Context) -> Query:
         """Ask for f at t and a little farther along the line (lines 5 and 6)."""
         search = state.search
-        assert search is not None
-        least = max(self._visible_step(state, -search.slope), self._smallest_step(state) / norm(search.direction))
+        least = max(
+            self._visible_step(state, context, -search.slope),
+            self._smallest_step(state, context) / norm(search.direction),
+        )
         ends = [search.t, search.t + max(FD_STEP_ALONG_LINE * search.t, least)]
         points = [context.projected(state.point + t * search.direction, 0.0) for t in ends]
         return Query(np.stack(points), aux=ends)
@@ -279,8 +229,10 @@ class BFGS(Method):
     @np.errstate(over="ignore", invalid="ignore")
     def tell(self, state: BFGSState, context: Context, query: Query, values: Array) -> Step:
         values = np.where(np.abs(values) < HUGE, values, np.nan)
-        self._take_note(state, query, values)
-        completed = 0
+        incumbent = context.facts.incumbent
+        if incumbent.x is not None:
+            state.x = incumbent.x
+            state.value = incumbent.fun
         if state.phase == "value":
             completed = self._take_value(state, context, float(values[0]))
         elif state.phase == "gradient":
@@ -290,50 +242,29 @@ class BFGS(Method):
         state.nit += completed
         return state.make_step(state.x if completed else None, completed, warnings=dict(state.warnings))
 
-    def _take_note(self, state: BFGSState, query: Query, values: Array) -> None:
-        """Keep the lowest point seen; learn how precise the values are."""
-        finite = values[np.isfinite(values)]
-        if not finite.size:
-            return
-        if not state.double:
-            single, double = evidence(finite)
-            state.single += single
-            state.double += double
-        lowest = int(np.nanargmin(values))
-        if not values[lowest] >= state.value:
-            state.x = query.points[lowest].copy()
-            state.value = float(values[lowest])
-
     def _take_value(self, state: BFGSState, context: Context, value: float) -> int:
         if np.isnan(value):
             state.tries += 1
             return self._restart(state, context) if state.tries >= MAX_RETRIES else 0
         state.tries = 0
         state.fun = value
-        if not self._free(state, context).any():
+        lower, upper = self._bounds(state, context)
+        if not (lower < upper).any():
             state.phase = "done"
             return 1
         self._start_gradient(state, context, state.point, value)
         return 0
 
-    def _free(self, state: BFGSState, context: Context) -> Any:
-        """Return which variables are not fixed by their bounds."""
-        lower, upper = self._bounds(state, context)
-        return lower < upper
-
     def _bounds(self, state: BFGSState, context: Context) -> tuple[Array, Array]:
         d = state.point.size
-        if not isinstance(context.project, Box):
-            return np.full(d, -np.inf), np.full(d, np.inf)
-        box = context.project
-        return box.bounds(d)
+        return context.bounds(d) or (np.full(d, -np.inf), np.full(d, np.inf))
 
     def _start_gradient(
         self, state: BFGSState, context: Context, base: Array, value: float = np.nan, size: float | None = None
     ) -> None:
         """Begin a gradient at `base` with differences of this size; None: by the last step and rounding."""
         if size is None:
-            size = self._fd_step(state)
+            size = self._fd_step(state, context)
         lower, upper = self._bounds(state, context)
         sign = np.where(context.rng.random(base.size) < 0.5, -1.0, 1.0)
         steps = _inside(base, sign * size, lower, upper)
@@ -341,17 +272,16 @@ class BFGS(Method):
         state.differences = Differences(base, value, steps, slopes, size, np.zeros(base.size))
         state.phase = "gradient"
 
-    def _fd_step(self, state: BFGSState) -> float:
+    def _fd_step(self, state: BFGSState, context: Context) -> float:
         """Return the step of a difference: small beside the last step, but not lost in rounding."""
-        size = max(FD_STEP * state.length / np.sqrt(state.point.size), self._smallest_step(state))
+        size = max(FD_STEP * state.length / np.sqrt(state.point.size), self._smallest_step(state, context))
         if state.gradient is None:
             return float(size)
-        visible = self._visible_step(state, norm(state.gradient) / np.sqrt(state.point.size))
+        visible = self._visible_step(state, context, norm(state.gradient) / np.sqrt(state.point.size))
         return float(max(size, min(visible, FIRST_STEP * self.radius)))
 
     def _take_differences(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
         differences = state.differences
-        assert differences is not None
         coordinates = query.aux
         if coordinates[0] < 0:
             differences.value = float(values[0])
@@ -391,21 +321,20 @@ class BFGS(Method):
     def _take_gradient(self, state: BFGSState, context: Context, differences: Differences) -> int:
         """Learn from a gradient and search along it, or take it again."""
         g = differences.slopes
-        again = self._longer_step(state, g, differences.size)
+        again = self._longer_step(state, context, g, differences.size)
         if again is not None:
             if again > self.radius:
                 return self._restart(state, context)
             self._start_gradient(state, context, state.point, state.fun, again)
             return 0
         if state.s is not None:
-            assert state.gradient is not None
             y = np.where(state.s == 0, 0.0, g - state.gradient)  # what is held at a bound says nothing
             curvature = float(state.s @ y)
             if curvature >= state.curvature_threshold and curvature > MIN_CURVATURE:
                 state.inverse.update(state.s, y)  # lines 10 and 11
             elif state.retakes < MAX_RETAKES:
                 state.retakes += 1
-                size = max(RETAKE_FACTOR * differences.size, self._smallest_step(state))
+                size = max(RETAKE_FACTOR * differences.size, self._smallest_step(state, context))
                 self._start_gradient(state, context, self._perturb(state, context, differences.size), size=size)
                 return 0
             state.s = None
@@ -416,7 +345,7 @@ class BFGS(Method):
             state.inverse.reset(state.length / state.grad_norm)  # line 1
         return self._start_search(state, context)
 
-    def _longer_step(self, state: BFGSState, g: Array, size: float) -> float | None:
+    def _longer_step(self, state: BFGSState, context: Context, g: Array, size: float) -> float | None:
         """Return the step with which a gradient must be taken again, if differences of this size are lost."""
         steep = norm(g)
         if steep == 0:
@@ -428,7 +357,7 @@ class BFGS(Method):
             return size * FLAT_FACTOR
         each = steep / np.sqrt(g.size)
         most = FIRST_STEP * self.radius
-        rounding = state.roundoff * abs(state.fun) / each
+        rounding = context.facts.roundoff * abs(state.fun) / each
         if rounding > 0.1 * most and state.nit == 0:
             state.warnings["precision"] = (
                 f"Rounding errors of F (|F| about {abs(state.fun):.2g}) make up {rounding / most:.0%} of its "
@@ -437,15 +366,15 @@ class BFGS(Method):
         if rounding <= ROUNDOFF_SHARE * size or size >= most or state.retakes >= MAX_RETAKES:
             return None
         state.retakes += 1
-        return min(self._visible_step(state, each), most)
+        return min(self._visible_step(state, context, each), most)
 
-    def _visible_step(self, state: BFGSState, slope: float) -> float:
+    def _visible_step(self, state: BFGSState, context: Context, slope: float) -> float:
         """Return the step along which a slope stands out from the rounding errors of values."""
-        return float(state.roundoff**ROUNDOFF_POWER * abs(state.fun) / slope)
+        return float(context.facts.roundoff**ROUNDOFF_POWER * abs(state.fun) / slope)
 
-    def _smallest_step(self, state: BFGSState) -> float:
+    def _smallest_step(self, state: BFGSState, context: Context) -> float:
         """Return the least step that the rounding of x allows."""
-        return SMALLEST_STEP * state.roundoff * norm(state.point)
+        return SMALLEST_STEP * context.facts.roundoff * norm(state.point)
 
     def _perturb(self, state: BFGSState, context: Context, size: float) -> Array:
         """Draw a point beside x, about so far away in each coordinate."""
@@ -453,7 +382,6 @@ class BFGS(Method):
 
     def _start_search(self, state: BFGSState, context: Context) -> int:
         g = state.gradient
-        assert g is not None
         lower, upper = self._bounds(state, context)
         at_lower = state.point <= lower
         at_upper = state.point >= upper
@@ -466,13 +394,11 @@ class BFGS(Method):
         travelled = norm(state.point - state.origin)
         most = MAX_STEP * max(travelled, norm(state.origin), self.radius) / norm(p)  # no leap into the unknown
         state.search = LineSearch(p, slope, most, min(1.0, most))
-        state.differences = None
         state.phase = "search"
         return 0
 
     def _take_trial(self, state: BFGSState, context: Context, query: Query, values: Array) -> int:
         search = state.search
-        assert search is not None
         search.trials += 1
         t, beyond = query.aux
         value = float(values[0])
@@ -488,7 +414,9 @@ class BFGS(Method):
                 return self._accept(state, context)
         if search.accepted is not None and (search.trials >= MAX_TRIALS or search.low == search.most):
             return self._accept(state, context)
-        below_roundoff = t * -search.slope < state.roundoff * abs(state.fun)  # a descent would be lost in rounding
+        below_roundoff = t * -search.slope < context.facts.roundoff * abs(
+            state.fun
+        )  # a descent would be lost in rounding
         if search.accepted is None and (below_roundoff or search.trials >= MAX_TRIALS):
             return self._fail(state, context)
         twice = min(2 * search.low, search.most)
@@ -498,10 +426,7 @@ class BFGS(Method):
     def _accept(self, state: BFGSState, context: Context) -> int:
         """Go to the point that the line search has accepted (line 9)."""
         search = state.search
-        assert search is not None
-        assert search.accepted is not None
         state.s = search.accepted - state.point
-        assert state.gradient is not None
         state.curvature_threshold = -CURVATURE_SHARE * float(state.gradient @ state.s)
         straight = np.array_equal(search.accepted, state.point + search.low * search.direction)
         state.retakes = 0 if straight else MAX_RETAKES  # a path that a bound has bent need not agree with its end
@@ -510,14 +435,12 @@ class BFGS(Method):
         state.point = search.accepted
         state.fun = search.accepted_value
         state.failures = 0
-        state.search = None
         self._start_gradient(state, context, state.point, state.fun)
         return 1
 
     def _fail(self, state: BFGSState, context: Context) -> int:
         """Do what a failed line search asks for (line 12)."""
         state.failures += 1
-        state.search = None
         state.s = None
         if state.failures > 1 + MAX_SHRINKS:
             return self._restart(state, context)
@@ -536,9 +459,7 @@ class BFGS(Method):
         far = self.radius * 10 ** (-RESTART_DECADES * context.rng.random())
         state.point = context.projected(state.x + far * context.rng.standard_normal(d) / np.sqrt(d), 0.0)
         state.phase = "value"
-        state.differences = None
-        state.search = None
-        state.gradient = None
+        state.gradient = None  # type: ignore[assignment]
         state.s = None
         state.length = FIRST_STEP * far
         state.inverse.reset(state.length)

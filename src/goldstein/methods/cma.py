@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import ceil, exp, log, sqrt
 from typing import ClassVar
 
@@ -26,7 +25,7 @@ import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.methods.initial_sigma import InitialSigma, widths
-from goldstein.methods.method import START, Context, Method, MethodState, Needs, Step, any_iterate
+from goldstein.methods.method import START, Context, Method, MethodState, Needs, Step, any_iterate, within
 from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
@@ -53,73 +52,39 @@ MIN_SQ_LENGTH = 1e-8  # squared length of a step that is 0 by rounding, or by cl
 MIN_EIGENVALUE_RATIO = 1e-14  # ratio of the eigenvalues of C at most
 
 
-@dataclass(frozen=True)
 class Constants:
-    """The constants of CMA-ES for d variables and λ points; equations are those of Hansen's tutorial (2016)."""
+    """The constants of CMA-ES for d variables and λ points; equations are those of Hansen's tutorial (2016).
 
-    d: int
-    size: int
+    `weights` are those of recombination, best point first: positive for the better half, then 0, their sum is 1.
+    `negative_weights` are those of the worse half in the update of C, only for a full matrix.
+    """
 
-    @cached_property
-    def raw(self) -> Array:
-        return np.asarray(log((self.size + 1) / 2) - np.log(np.arange(1, self.size + 1)))  # eq. (49)
-
-    @cached_property
-    def weights(self) -> Array:
-        """The weights of recombination, best point first: positive for the better half, then 0; their sum is 1."""
-        positive = np.maximum(self.raw, 0.0)
-        return np.asarray(positive / positive.sum())  # eq. (53), first case
-
-    @cached_property
-    def mu_eff(self) -> float:
-        """μ_eff, how many points the weights amount to."""
-        return float(1 / (self.weights**2).sum())  # eq. (8)
-
-    @property
-    def negative_weights(self) -> Array:
-        """The weights of the worse half in the update of C: negative; only for a full matrix."""
-        negative = np.minimum(self.raw, 0.0)
-        if self.d > MAX_FULL_D:
-            return np.zeros_like(negative)
-        total = -float(negative.sum())
-        mu_eff_minus = total**2 / float((negative**2).sum())
-        share = min(
-            1 + self.c_1 / self.c_mu,  # eq. (50)
-            1 + 2 * mu_eff_minus / (self.mu_eff + 2),  # eq. (51)
-            (1 - self.c_1 - self.c_mu) / (self.d * self.c_mu),  # eq. (52)
-        )
-        return negative * (share / total)  # eq. (53), second case
-
-    @property
-    def c_sigma(self) -> float:
-        return (self.mu_eff + 2) / (self.d + self.mu_eff + 5)  # c_σ, eq. (55)
-
-    @property
-    def d_sigma(self) -> float:
-        return 1 + 2 * max(0.0, sqrt((self.mu_eff - 1) / (self.d + 1)) - 1) + self.c_sigma  # d_σ, eq. (55)
-
-    @property
-    def c_c(self) -> float:
-        return (4 + self.mu_eff / self.d) / (self.d + 4 + 2 * self.mu_eff / self.d)  # c_c, eq. (56)
-
-    @cached_property
-    def c_1(self) -> float:
-        return self.faster * 2 / ((self.d + 1.3) ** 2 + self.mu_eff)  # c_1, eq. (57)
-
-    @cached_property
-    def c_mu(self) -> float:
-        rate = 2 * (0.25 + self.mu_eff + 1 / self.mu_eff - 2) / ((self.d + 2) ** 2 + self.mu_eff)
-        return min(1 - self.c_1, self.faster * rate)  # c_μ, eq. (58)
-
-    @property
-    def faster(self) -> float:
-        """A diagonal has fewer numbers to learn and may learn them faster (Ros and Hansen 2008, section 3)."""
-        return (self.d + 2) / 3 if self.d > MAX_FULL_D else 1.0
-
-    @property
-    def chi_n(self) -> float:
-        """The mean of ‖N(0, I)‖."""
-        return sqrt(self.d) * (1 - 1 / (4 * self.d) + 1 / (21 * self.d**2))
+    def __init__(self, d: int, size: int) -> None:
+        raw = log((size + 1) / 2) - np.log(np.arange(1, size + 1))  # eq. (49)
+        positive = np.maximum(raw, 0.0)
+        self.weights = positive / positive.sum()  # eq. (53), first case
+        self.mu_eff = mu_eff = float(1 / (self.weights**2).sum())  # eq. (8)
+        self.c_sigma = (mu_eff + 2) / (d + mu_eff + 5)  # eq. (55)
+        self.d_sigma = 1 + 2 * max(0.0, sqrt((mu_eff - 1) / (d + 1)) - 1) + self.c_sigma  # eq. (55)
+        self.c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)  # eq. (56)
+        faster = 1.0
+        if d > MAX_FULL_D:
+            faster = (d + 2) / 3  # a diagonal has fewer numbers to learn (Ros and Hansen 2008, section 3)
+        self.c_1 = faster * 2 / ((d + 1.3) ** 2 + mu_eff)  # eq. (57)
+        rate = 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + mu_eff)
+        self.c_mu = min(1 - self.c_1, faster * rate)  # eq. (58)
+        self.chi_n = sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d**2))  # mean of ‖N(0, I)‖
+        self.negative_weights = np.zeros(size)
+        if d <= MAX_FULL_D:
+            negative = np.minimum(raw, 0.0)
+            total = -float(negative.sum())
+            mu_eff_minus = total**2 / float((negative**2).sum())
+            share = min(
+                1 + self.c_1 / self.c_mu,  # eq. (50)
+                1 + 2 * mu_eff_minus / (mu_eff + 2),  # eq. (51)
+                (1 - self.c_1 - self.c_mu) / (d * self.c_mu),  # eq. (52)
+            )
+            self.negative_weights = negative * (share / total)  # eq. (53), second case
 
 
 @dataclass
@@ -130,52 +95,50 @@ class CMAState(MethodState):
     ----------
     x : ndarray
         Where the run stands: without noise the lowest point seen, else the mean.
-    phase : str
-        "start" (f at x0, only without noise), "initial sigma" or "search".
-    origin, mean, scale : ndarray
-        x0, m, and the length scale of each coordinate.
-    sigma : float
-        σ, in multiples of `scale`.
-    covariance : ndarray, shape (d, d) or (d,)
-        C, or its diagonal, in multiples of `scale`; `root` and `inverse_root` are C^(1/2) and C^(−1/2).
-    p_sigma, p_c : ndarray, shape (d,)
-        p_σ and p_c.
-    blocks : float
-        b, which is rounded for use.
-    agreement : float
-        e, in parts of the wanted one.
-    average, average_evals
-        Mean of the means over the last third, and how many values are behind it.
-    lowest : float
-        The value at `x`, without noise.
-    values_differ : bool
-        Whether values of a generation have ever differed (those of a block, where ξ can be replayed).
-    seeds : float
-        ξ that each block sees, which is rounded for use.
-    mean_range, mean_sq_range : float
-        Running means of how far the scores of a block lie apart, and of its square.
     """
 
-    phase: str = "initial sigma"
+    phase: str = "start"  # "start" (f at x0, only without noise), "initial sigma" or "search"
+    # origin, mean, scale, sigma: x0, m, the length scale of each coordinate, and σ in multiples of `scale`
     origin: Array = None  # type: ignore[assignment]
     mean: Array = None  # type: ignore[assignment]
     scale: Array = None  # type: ignore[assignment]
     sigma: float = 0.0
     initial_sigma: InitialSigma = None  # type: ignore[assignment]
+    # covariance, root, inverse_root: C, C^(1/2) and C^(−1/2), or their diagonals, in
+    # multiples of `scale`
     covariance: Array = None  # type: ignore[assignment]
     root: Array = None  # type: ignore[assignment]
     inverse_root: Array = None  # type: ignore[assignment]
     p_sigma: Array = None  # type: ignore[assignment]
     p_c: Array = None  # type: ignore[assignment]
-    blocks: float = 2.0
-    agreement: float = 1.0
+    blocks: float = 2.0  # b, which is rounded for use
+    agreement: float = 1.0  # e, in parts of the wanted one
+    # average, average_evals: mean of the means over the last third, and how many values are behind it
     average: Array = None  # type: ignore[assignment]
     average_evals: float = 0.0
-    lowest: float = np.inf
+    # whether values of a generation have ever differed (those of a block, where ξ can be replayed)
     values_differ: bool = False
-    seeds: float = 1.0
+    seeds: float = 1.0  # ξ that each block sees, which is rounded for use
+    # mean_range, mean_sq_range: running means of how far the scores of a block lie apart, and of its square
     mean_range: float = 0.0
     mean_sq_range: float = 0.0
+
+
+@dataclass
+class Generation:
+    """A generation once it is ranked."""
+
+    constants: Constants
+    scores: Array
+    block: npt.NDArray[np.int64]
+    weights: Array
+    negative_weights: Array
+    # mu_eff, expected_mu_eff: μ_eff of the weights, 0 where all are 0; and the one by which agreement is judged
+    mu_eff: float
+    expected_mu_eff: float
+    y: Array  # y, white: shape (λ, d): (x_i − m)/σ, and C^(−1/2) times that
+    white: Array
+    step: Array  # shape (d,): ⟨y⟩_w
 
 
 @dataclass(frozen=True)
@@ -246,7 +209,7 @@ class BlockCMA(Method):
     def init(self, x: Array, context: Context) -> CMAState:
         d = x.size
         initial_sigma = InitialSigma.plan(context, self._budget(d, context))
-        full = d <= MAX_FULL_D
+        identity = np.eye(d) if d <= MAX_FULL_D else np.ones(d)
         state = CMAState(
             x,
             origin=x,
@@ -254,61 +217,55 @@ class BlockCMA(Method):
             scale=self._scales(x, context),
             sigma=initial_sigma.default if self.sigma is None else self.sigma,
             initial_sigma=initial_sigma,
-            covariance=np.eye(d) if full else np.ones(d),
-            root=np.eye(d) if full else np.ones(d),
-            inverse_root=np.eye(d) if full else np.ones(d),
+            covariance=identity,
+            root=identity,
+            inverse_root=identity,
             p_sigma=np.zeros(d),
             p_c=np.zeros(d),
             average=x,
         )
-        state.phase = "start" if not context.noisy else self._first_phase(state)
+        if context.noisy:
+            state.phase = self._first_phase(state)
         return state
 
     def ask(self, state: CMAState, context: Context, limit: int | None) -> Query | None:
         if state.phase == "start":
             return Query(state.origin[None].copy())
         if state.phase == "initial sigma":
-            query = state.initial_sigma.ask(state.origin, state.scale, context)
-            return query if limit is None or len(query) <= limit else None
-        size = self._size(state)
-        cut = limit is not None and limit < size
-        if cut:
-            assert limit is not None
-            size = limit
-        return self._generation(state, context, size, cut) if size >= MIN_POPULATION else None
+            return within(state.initial_sigma.ask(state.origin, state.scale, context), limit)
+        whole = self._size(state)
+        size = whole if limit is None else min(whole, limit)
+        return self._generation(state, context, size, size < whole) if size >= MIN_POPULATION else None
 
     def tell(self, state: CMAState, context: Context, query: Query, values: Array) -> Step:
-        if not context.noisy:
-            self._keep_lowest(state, query.points, values)
+        incumbent = context.facts.incumbent
+        if not context.noisy and incumbent.x is not None:
+            state.x = incumbent.x
         if state.phase == "start":
-            failed = state.lowest == np.inf  # then the smallest initial σ would fail as well
+            failed = not np.isfinite(values[0])  # then the smallest initial σ would fail as well
             state.phase = "search" if failed else self._first_phase(state)
-            return self._make_step(state, None, 0)
+            return self._make_step(state, context, None, 0)
         if state.phase == "initial sigma":
-            sigma = state.initial_sigma.tell(query, values)
+            sigma = state.initial_sigma.tell(context, query, values)
             if sigma is not None:
                 state.sigma = sigma
                 state.phase = "search"
                 if context.sample is not None:
-                    state.seeds = self._affordable(
-                        state, context.after(query), INFORMATIVE_PAIRS / state.initial_sigma.share(sigma)
-                    )
-            return self._make_step(state, None, 0)
+                    seeds = INFORMATIVE_PAIRS / state.initial_sigma.share(sigma)
+                    state.seeds = self._affordable(state, context.after(query), seeds)
+            return self._make_step(state, context, None, 0)
         previous = state.x
         self._evolve(state, context, query, values)
         state.nit += 1
         if context.noisy:
             state.x = state.mean
-        return self._make_step(state, previous, 1)
+        return self._make_step(state, context, previous, 1)
 
     def _first_phase(self, state: CMAState) -> str:
         return "initial sigma" if self.sigma is None and state.initial_sigma.pairs else "search"
 
     def _budget(self, d: int, context: Context) -> int | None:
-        """Return how many values the run may take; None when nobody knows."""
-        generations = None if context.max_iter is None else 2 * _block_size(d) * context.max_iter
-        limits = [limit for limit in (context.max_evals, generations) if limit is not None]
-        return min(limits) if limits else None
+        return context.planned_evals(2 * _block_size(d))
 
     def _scales(self, x: Array, context: Context) -> Array:
         """Return the length that matters in each coordinate."""
@@ -331,9 +288,7 @@ class BlockCMA(Method):
         size //= seeds
         block = _blocks(size, state.x.size)
         y = _times(state.root, context.rng.normal(size=(size, state.x.size)))  # eqs. (38), (39)
-        points = state.mean + state.sigma * state.scale * y  # eq. (40)
-        if context.project is not None:
-            points = np.stack([context.project(point) for point in points])
+        points = context.all_projected(state.mean + state.sigma * state.scale * y)  # eq. (40)
         samples = None
         if context.sample is not None:
             number = int(block[-1]) + 1
@@ -344,109 +299,110 @@ class BlockCMA(Method):
 
     def _evolve(self, state: CMAState, context: Context, query: Query, values: Array) -> None:
         """Move the mean, the step size and the covariance on; a generation that failed altogether changes nothing."""
-        fine = np.isfinite(values)
-        if not fine.any():
+        usable = np.isfinite(values)
+        if not usable.any():
             return
-        d = state.x.size
-        seeds = query.aux
-        size = len(query) // seeds
-        points = query.points[:size]
-        constants = Constants(d, size)
-        block = _blocks(size, d)
+        after = context.after(query)
         with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
-            state.value = float(values[fine].mean())
-        scores = np.where(fine, values, np.inf)
-        if context.sample is not None:
-            scores = mean_scores([subtract_block_means(turn, block) for turn in scores.reshape(seeds, size)])
-            fine = np.isfinite(scores)
-            self._adapt_seeds(state, context.after(query), scores, block)
-        weights = share_weights(constants.weights, scores)
-        weights[~fine] = 0.0
-        weights /= weights.sum()
-        negative_weights = share_weights(constants.negative_weights, scores)
-        background = majority_tie(scores) if context.noisy else None
-        if background is not None:  # else the mean of points that tell nothing would be a random step
-            weights = np.where(fine, weights - weights[background][0], 0.0)
-            negative_weights[background] = 0.0
-        informative = bool(weights.any())
-
-        y = (points - state.mean) / (state.sigma * state.scale)  # of the points as they were clipped
-        white = _times(state.inverse_root, y)
-        mu_eff = 1 / float((weights**2).sum()) if informative else 0.0
-        step = weights @ y  # eq. (41)
+            state.value = float(values[usable].mean())
+        generation = self._rank(state, context, query, np.where(usable, values, np.inf))
+        constants = generation.constants
         previous = state.mean
-        state.mean = context.projected(previous + state.sigma * state.scale * step, 0.0)  # eq. (42)
+        state.mean = context.projected(previous + state.sigma * state.scale * generation.step, 0.0)  # eq. (42)
         state.step_size = state.sigma
         state.grad_norm = norm(state.mean - previous)
-        c_sigma = constants.c_sigma
-        certain = constants.mu_eff if background is None else mu_eff
-        self._adapt_population(state, context.after(query), certain, weights, white, block)
-        if informative:
-            state.p_sigma = (1 - c_sigma) * state.p_sigma + sqrt(c_sigma * (2 - c_sigma) * mu_eff) * (
-                weights @ white
-            )  # eq. (43)
-            self._adapt_covariance(state, constants, weights, negative_weights, y, white, step, mu_eff)
+        self._adapt_population(state, after, generation)
+        if generation.mu_eff:
+            c_sigma = constants.c_sigma
+            gain = sqrt(c_sigma * (2 - c_sigma) * generation.mu_eff)
+            state.p_sigma = (1 - c_sigma) * state.p_sigma + gain * (generation.weights @ generation.white)  # eq. (43)
+            self._adapt_covariance(state, generation)
             self._adapt_sigma(state, constants, context.noisy)
-        self._leave_plateau(state, context, constants, scores, values[np.isfinite(values)])
-        over = context.after(query).progress(state.nit + 1)
+        self._leave_plateau(state, context, generation, values[usable])
+        over = after.progress(state.nit + 1)
         if over is not None and over > 1 - AVERAGED:
             state.average_evals += len(query)
             state.average = state.average + (len(query) / state.average_evals) * (state.mean - state.average)
         else:
             state.average = state.mean
 
+    def _rank(self, state: CMAState, context: Context, query: Query, scores: Array) -> Generation:
+        """Rank the points of a generation, and give them their weights."""
+        d = state.x.size
+        seeds = query.aux
+        size = len(query) // seeds
+        block = _blocks(size, d)
+        constants = Constants(d, size)
+        if context.sample is not None:
+            scores = mean_scores([subtract_block_means(turn, block) for turn in scores.reshape(seeds, size)])
+            self._adapt_seeds(state, context.after(query), scores, block)
+        usable = np.isfinite(scores)
+        weights = share_weights(constants.weights, scores)
+        weights[~usable] = 0.0
+        weights /= weights.sum()
+        negative_weights = share_weights(constants.negative_weights, scores)
+        background = majority_tie(scores) if context.noisy else None
+        if background is not None:  # else the mean of points that tell nothing would be a random step
+            weights = np.where(usable, weights - weights[background][0], 0.0)
+            negative_weights[background] = 0.0
+        mu_eff = 1 / float((weights**2).sum()) if weights.any() else 0.0
+        y = (query.points[:size] - state.mean) / (state.sigma * state.scale)  # of the points as they were clipped
+        return Generation(
+            constants,
+            scores,
+            block,
+            weights,
+            negative_weights,
+            mu_eff,
+            constants.mu_eff if background is None else mu_eff,
+            y,
+            _times(state.inverse_root, y),
+            weights @ y,  # eq. (41)
+        )
+
     def _adapt_sigma(self, state: CMAState, constants: Constants, noisy: bool) -> None:
         length = float(np.linalg.norm(state.p_sigma))
-        c_sigma = constants.c_sigma
-        change = min(1.0, c_sigma / constants.d_sigma * (length / constants.chi_n - 1))  # eq. (44)
+        change = min(1.0, constants.c_sigma / constants.d_sigma * (length / constants.chi_n - 1))  # eq. (44)
         if noisy and change < 0:
             change *= 1 - HOLD * max(_noise_measure(state), 0.0)
         state.sigma *= exp(change)
 
-    def _leave_plateau(
-        self, state: CMAState, context: Context, constants: Constants, scores: Array, values: Array
-    ) -> None:
+    def _leave_plateau(self, state: CMAState, context: Context, generation: Generation, values: Array) -> None:
         """Look farther away where values are the same.
 
         Under noise a value that all points have, whatever their ξ, may be the lowest of few, or lie far away from where
         anything changes; so this is done as long as nothing has differed, or where blocks are flat at levels of their
         own.
         """
-        ordered = np.sort(scores)
+        constants = generation.constants
+        ordered = np.sort(generation.scores)
+        variances = _variances(state)
         state.values_differ = state.values_differ or bool(ordered[0] < ordered[-1])
-        flat = ordered[0] == ordered[ceil(0.7 * scores.size) - 1]
+        flat = ordered[0] == ordered[ceil(0.7 * ordered.size) - 1]
         if context.noisy and state.values_differ:
             flat = flat and context.sample is not None and values.min() < values.max()
-        if flat and _spread(state) < state.initial_sigma.limit:
+        if flat and state.sigma * float(np.sqrt(variances.mean())) < state.initial_sigma.limit:
             state.sigma *= exp(0.2 + constants.c_sigma / constants.d_sigma)  # Hansen's remedy for a flat function
-        state.sigma = min(state.sigma, state.initial_sigma.widest / float(np.sqrt(_variances(state).max())))
+        state.sigma = min(state.sigma, state.initial_sigma.widest / float(np.sqrt(variances.max())))
         state.sigma = max(state.sigma, MIN_SIGMA / float(state.scale.min()))
 
-    def _adapt_covariance(
-        self,
-        state: CMAState,
-        constants: Constants,
-        weights: Array,
-        negative_weights: Array,
-        y: Array,
-        white: Array,
-        step: Array,
-        mu_eff: float,
-    ) -> None:
-        d = step.size
+    def _adapt_covariance(self, state: CMAState, generation: Generation) -> None:
+        constants = generation.constants
+        y = generation.y
+        d = y.shape[1]
         c_sigma = constants.c_sigma
         expected = sqrt(1 - (1 - c_sigma) ** (2 * (state.nit + 1)))
         h_sigma = float(np.linalg.norm(state.p_sigma)) < (1.4 + 2 / (d + 1)) * constants.chi_n * expected
         c_c = constants.c_c
-        gain = sqrt(c_c * (2 - c_c) * mu_eff) if h_sigma else 0.0
-        state.p_c = (1 - c_c) * state.p_c + gain * step  # eq. (45)
-        all_weights = np.maximum(weights, 0.0) + negative_weights
-        lengths = np.maximum((white**2).sum(axis=1), MIN_SQ_LENGTH)
-        scaled = np.where(all_weights >= 0, all_weights, all_weights * d / lengths)  # eq. (46)
+        gain = sqrt(c_c * (2 - c_c) * generation.mu_eff) if h_sigma else 0.0
+        state.p_c = (1 - c_c) * state.p_c + gain * generation.step  # eq. (45)
+        weights = np.maximum(generation.weights, 0.0) + generation.negative_weights
+        lengths = np.maximum((generation.white**2).sum(axis=1), MIN_SQ_LENGTH)
+        scaled = np.where(weights >= 0, weights, weights * d / lengths)  # eq. (46)
         c_1 = constants.c_1
         c_mu = constants.c_mu
         lost = 0.0 if h_sigma else c_1 * c_c * (2 - c_c)
-        keep = 1 + lost - c_1 - c_mu * float(all_weights.sum())
+        keep = 1 + lost - c_1 - c_mu * float(weights.sum())
         if state.covariance.ndim == 1:
             update = c_1 * state.p_c**2 + c_mu * (scaled @ (y * y))
         else:
@@ -471,25 +427,19 @@ class BlockCMA(Method):
         state.root = (axes * lengths) @ axes.T
         state.inverse_root = (axes / lengths) @ axes.T
 
-    def _adapt_population(
-        self,
-        state: CMAState,
-        context: Context,
-        mu_eff: float,
-        weights: Array,
-        white: Array,
-        block: npt.NDArray[np.int64],
-    ) -> None:
+    def _adapt_population(self, state: CMAState, context: Context, generation: Generation) -> None:
         """Compare the steps of two halves of the blocks: under pure noise they have nothing in common."""
+        white = generation.white
+        weights = generation.weights
         d = white.shape[1]
-        half = block % 2 == 0
+        half = generation.block % 2 == 0
         one = 2 * weights[half] @ white[half]
         other = 2 * weights[~half] @ white[~half]
         fresh = context.noisy and context.sample is None
-        target = (
-            TOLERATED * (TARGET_AGREEMENT_FRESH if fresh else TARGET_AGREEMENT) * Constants(d, _default_size(d)).mu_eff
-        )
-        state.agreement = FORGET * state.agreement + (1 - FORGET) * float(one @ other) * mu_eff / target
+        share = TARGET_AGREEMENT_FRESH if fresh else TARGET_AGREEMENT
+        target = TOLERATED * share * Constants(d, _default_size(d)).mu_eff
+        agreement = float(one @ other) * generation.expected_mu_eff / target
+        state.agreement = FORGET * state.agreement + (1 - FORGET) * agreement
         noise = _noise_measure(state)
         state.blocks *= exp((GROWTH if noise > 0 else DECLINE) * noise)
         most = max(2.0 * _default_size(d), MAX_GENERATION * context.nfev / _seeds(state)) / _block_size(d)
@@ -509,22 +459,14 @@ class BlockCMA(Method):
         state.seeds = self._affordable(state, context, state.seeds)
 
     def _affordable(self, state: CMAState, context: Context, seeds: float) -> float:
-        """Return so many seeds, or as many as two blocks can afford."""
+        """Return this many seeds, or as many as two blocks can afford."""
         budget = self._budget(state.x.size, context) or 0
         most = max(MAX_GENERATION * context.nfev, MAX_TWO_BLOCKS * budget) / (2 * _block_size(state.x.size))
         return max(min(seeds, most), 1.0)
 
-    def _keep_lowest(self, state: CMAState, points: Array, values: Array) -> None:
-        """Stand at the lowest point seen."""
-        scores = np.where(np.isfinite(values), values, np.inf)
-        first = int(np.argmin(scores))
-        if scores[first] < state.lowest:
-            state.lowest = float(scores[first])
-            state.x = points[first].copy()
-
-    def _make_step(self, state: CMAState, iterate: Array | None, completed: int) -> Step:
+    def _make_step(self, state: CMAState, context: Context, iterate: Array | None, completed: int) -> Step:
         candidates = {"last mean": state.mean, START: state.origin}
-        if state.lowest < np.inf:
+        if not context.noisy and context.facts.incumbent.x is not None:
             candidates = {"lowest point seen": state.x, **candidates}
         elif state.average_evals:
             candidates = {"mean of the last third": state.average, **candidates}
@@ -605,11 +547,6 @@ def _seeds(state: CMAState) -> int:
 def _noise_measure(state: CMAState) -> float:
     """Return how much the population wants to grow: 1 where noise decides, −1 where the halves agree."""
     return min(max(1 - state.agreement, -1.0), 1.0)
-
-
-def _spread(state: CMAState) -> float:
-    """Return the root mean square over coordinates of the points' standard deviation, in multiples of `scale`."""
-    return state.sigma * float(np.sqrt(_variances(state).mean()))
 
 
 def _variances(state: CMAState) -> Array:

@@ -20,10 +20,8 @@ from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, draw_ball
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.norms import norms
-from goldstein.oracle import DOUBLE, SINGLE, Array, Query, Samples
+from goldstein.oracle import DOUBLE, Array, Query, Samples
 from goldstein.oracle.recipe import Clipped, Joined
-from goldstein.oracle.stats import evidence
-from goldstein.projection import Box
 from goldstein.state import State
 
 SOURCES = ("oracle", "sift")
@@ -31,7 +29,6 @@ FD_STEP = 1e-5  # h, in ρ, where rounding allows it
 MAX_FD_STEP = 0.1  # √d·h at most, in ρ, however coarse the values are
 FARTHEST = 1.5  # |h_j| at most, in h
 ROUNDOFF_FACTOR = 100.0  # h at least, in rounding errors √d·u|F| of a gradient over its size
-SHORT_VALUES = 10  # values that fit into float32 before single precision is assumed
 WARN_AFTER = 50  # gradients, most of which differ by rounding alone, before the warning
 
 
@@ -53,8 +50,6 @@ class Sifted(State):
         Sum of |v(0)| over them.
     below_roundoff : int
         Those whose ends differ by rounding alone.
-    single, double : int
-        Values that tell something about their precision.
     """
 
     points: Array | None = None
@@ -67,31 +62,15 @@ class Sifted(State):
     n_active: float = 0.0
     magnitude: float = 0.0
     below_roundoff: int = 0
-    single: int = 0
-    double: int = 0
-
-    @property
-    def roundoff(self) -> float:
-        """Relative rounding error of the values, as they show."""
-        return SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
 
     @property
     def level(self) -> float:
         """The mean of |F|."""
         return self.magnitude / max(self.n_estimates, 1.0)
 
-    def rounding(self, d: int) -> float:
+    def rounding(self, d: int, roundoff: float) -> float:
         """Return the rounding error of a gradient, √d·u|F|/h."""
-        return sqrt(d) * self.roundoff * self.level / self.fd_step if self.fd_step else 0.0
-
-    def tell(self, values: Array) -> None:
-        """Take a round of values."""
-        if not self.double:
-            single, double = evidence(values[np.isfinite(values)])
-            self.single += single
-            self.double += double
-        assert self.bisection is not None
-        self.bisection.tell(values)
+        return sqrt(d) * roundoff * self.level / self.fd_step if self.fd_step else 0.0
 
     @np.errstate(over="ignore", invalid="ignore")
     def finish(self) -> tuple[Query, Array]:
@@ -209,7 +188,7 @@ class FirstOrder(Method):
         state = self._init(x, context)
         if self.gradients == "sift":
             state.sifted = Sifted()
-            walk_length = self._walk_length(self._fd_step(state.sifted, x.size), x.size)
+            walk_length = self._walk_length(self._fd_step(state.sifted, context, x.size), x.size)
             if walk_length >= self._radius:
                 raise ValueError(
                     f"A walk of fd_step = {self.fd_step:g} through {x.size} coordinates is {walk_length:.3g} long: it "
@@ -245,7 +224,7 @@ class FirstOrder(Method):
             sifted.fd_step = batch.fd_step
         if sifted is None or sifted.bisection is None:
             return self._tell(state, context, query, values)
-        sifted.tell(values)
+        sifted.bisection.tell(values)
         if not sifted.bisection.over:
             return sifted.annotate(state.make_step(completed=0, partial=True), state.x.size)
         query, gradients = sifted.finish()
@@ -267,14 +246,12 @@ class FirstOrder(Method):
     def _start_batch(self, sifted: Sifted, context: Context, query: Query) -> Batch:
         """Draw where the walks for a query begin and how they go, in this order."""
         k, d = query.points.shape
-        h = self._fd_step(sifted, d)
+        h = self._fd_step(sifted, context, d)
         away = self._radius - self._walk_length(h, d)
         u, directions = draw_ball(context.rng, k, d)
         y = query.points + away * u
-        bounds = None
-        box = context.project
-        if isinstance(box, Box):  # narrower than 2ρ, perhaps
-            bounds = box.bounds(d)
+        bounds = context.bounds(d)
+        if bounds is not None:  # narrower than 2ρ, perhaps
             y = np.clip(y, *bounds)
         unit, stream = sift.draw_units(context.rng, k, d)
         walk = sift.walk(y, unit, h, bounds)
@@ -282,16 +259,18 @@ class FirstOrder(Method):
             starts = [Along(x, away, directions.rows(row, row + 1)) for row, x in enumerate(query.points)]
             base = Joined(starts) if bounds is None else Clipped(Joined(starts), bounds)
             walk.origin = sift.Origin(base, [stream.rows(row, row + 1) for row in range(k)], h, bounds)
-        return Batch(query, sift.Sift.of(walk, query.samples, roundoff=sifted.roundoff), h)
+        return Batch(query, sift.Sift.of(walk, query.samples, roundoff=context.facts.roundoff), h)
 
-    def _fd_step(self, sifted: Sifted, d: int) -> float:
+    def _fd_step(self, sifted: Sifted, context: Context, d: int) -> float:
         """Return h: a small part of ρ, or as much as the rounding errors of the values ask for."""
         if self.fd_step is not None:
             return self.fd_step
         h = FD_STEP * self._radius
         if sifted.sum_sq_norm:
             scale = sqrt(sifted.sum_sq_norm / sifted.n_active)
-            h = max(h, ROUNDOFF_FACTOR * sqrt(d) * sifted.roundoff * sifted.level / scale)
+            h = max(h, ROUNDOFF_FACTOR * sqrt(d) * context.facts.roundoff * sifted.level / scale)
+        elif context.facts.roundoff > DOUBLE:  # short steps would show nothing, and the scale would stay unknown
+            h = self._radius
         return min(h, MAX_FD_STEP * self._radius / sqrt(d))
 
     @staticmethod

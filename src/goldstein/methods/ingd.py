@@ -86,18 +86,17 @@ class Certifying(FirstOrder):
         delta = max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0))
         return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **options})
 
-    def _make_step(self, state: CertifyingState, query: Query, iterate: Array) -> Step:
-        done: Certificate | str | None = None
-        warnings = None
-        if state.phase == "done":
-            sifted = state.sifted
-            if sifted is None:
-                done = self._certificate(state)
-            elif (rounding := sifted.rounding(iterate.size)) > ROUNDING * self.epsilon:
-                warnings = {"precision": self._roundoff_warning(sifted, rounding)}
-            else:
-                done = self._sentence(state, ", which were found by differences,")
-        return state.make_step(iterate, completed=query.order, done=done, warnings=warnings)
+    def _make_step(self, state: CertifyingState, context: Context, query: Query, iterate: Array) -> Step:
+        if state.phase != "done":
+            return state.make_step(iterate, completed=query.order)
+        if state.sifted is None:
+            return state.make_step(iterate, completed=query.order, done=self._certificate(state))
+        rounding = state.sifted.rounding(iterate.size, context.facts.roundoff)
+        if rounding > ROUNDING * self.epsilon:
+            warnings = {"precision": self._roundoff_warning(state.sifted, rounding)}
+            return state.make_step(iterate, completed=query.order, warnings=warnings)
+        done = self._sentence(state, ", which were found by differences,")
+        return state.make_step(iterate, completed=query.order, done=done)
 
     def _sentence(self, state: CertifyingState, source: str = "") -> str:
         return (
@@ -146,7 +145,7 @@ class Certifying(FirstOrder):
             self._take(state, context, query, values)
         else:
             self._take_failure(state)
-        return self._make_step(state, query, iterate)
+        return self._make_step(state, context, query, iterate)
 
     def _take(self, state: Any, context: Context, query: Query, values: Array) -> None:
         """Take an answer that did not fail."""

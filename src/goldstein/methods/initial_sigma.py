@@ -1,8 +1,8 @@
-"""The ladder: how far around x0 a search by samples should look at first.
+"""The initial σ: how far around x0 CMA-ES should look at first.
 
-Levels σ = 3^k, in units, all with the same antithetic z and the same ξ: what differs between two levels is σ alone. The
-ladder starts below the unit and goes up only while its top level is the best by more than chance, so that no query
-lies farther away than it must.
+Levels σ = 3^k, in lengths of each coordinate, all with the same antithetic z and the same ξ: what differs between two
+levels is σ alone. They start below one length and go up only while the top level is the best by more than chance, so
+that no query lies farther away than it must.
 """
 
 from __future__ import annotations
@@ -14,58 +14,43 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from goldstein.methods.method import Context
+from goldstein.methods.method import Context, repeated
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
 from goldstein.state import State
 
 FACTOR = 3.0  # ratio of neighbouring levels
-DEEPEST = -8  # the lowest level of all is 3⁻⁸ units
-HIGHEST = 4  # and the highest 81 units
-IN_A_BOX = -1  # one level lower all of them in a box, whose width is the unit; and none above a third of it
+DEEPEST = -8  # the lowest level of all is 3⁻⁸ lengths
+HIGHEST = 4  # and the highest 81 lengths
+IN_A_BOX = -1  # one level lower all of them in a box, whose width is the length; and none above a third of it
 SHARE = 0.08  # of the budget
 LEAST_PAIRS = 3  # fewer pairs of points on a level tell nothing
 MOST_PAIRS = 200  # and more of them nothing new
 CONFIDENCE = 0.975  # one-sided: of the paired comparisons of two levels
 LOW = 0.15  # under fresh noise a level is judged by this quantile
 REPLICATES = 5  # so many of the smallest levels show noise alone
-LARGEST = 1e12  # σ in units: beyond that a function has no minimum that could be found
+LARGEST = 1e12  # σ in lengths: beyond that a function has no minimum that could be found
 SPREAD = 2.0  # a level stands out from noise when its interquartile range is so many times that of noise
 
 
 @dataclass
 class InitialSigma(State):
-    """The levels asked for so far.
+    """The levels asked for so far."""
 
-    Attributes
-    ----------
-    lowest, top, highest, fallback : int
-        Exponents: of the lowest level, the highest one so far, the highest allowed, and the one to take in doubt.
-    pairs : int
-        Antithetic pairs on each level.
-    scoring : str
-        "ranks" (no noise: nothing but the order of the values counts), "replayed" or "fresh".
-    z : ndarray, shape (pairs, d), or None
-        The common directions; None until the first levels were asked for.
-    samples : ndarray, shape (pairs,), or None
-        The common ξ.
-    values : ndarray, shape (levels, 2, pairs), or None
-        What came back, from the lowest level upwards.
-    """
-
+    # lowest, top, highest, fallback: exponents: of the lowest level, the highest one so far, the highest allowed,
+    # and the one to take in doubt
     lowest: int
     top: int
     highest: int
     fallback: int
-    pairs: int
-    scoring: str
-    z: Array | None = None
-    samples: Any = None
-    values: Array | None = None
+    pairs: int  # antithetic pairs on each level
+    z: Array | None = None  # shape (pairs, d): the common directions; None until the first levels were asked for
+    samples: Any = None  # shape (pairs,): the common ξ
+    values: Array | None = None  # shape (levels, 2, pairs): what came back, from the lowest level upwards
 
     @classmethod
     def plan(cls, context: Context, budget: int | None) -> InitialSigma:
-        """Return a ladder that spends about 8 % of the budget; `pairs` is 0 when that is too little for one."""
+        """Return levels that spend about 8 % of the budget; `pairs` is 0 when that is too little."""
         boxed = False
         if isinstance(context.project, Box):
             boxed = bool(np.isfinite(widths(context.project)).all())
@@ -79,24 +64,21 @@ class InitialSigma(State):
         if pairs < LEAST_PAIRS and budget is not None:
             least = 2 * LEAST_PAIRS * (-lowest)  # without going up
             pairs = LEAST_PAIRS if least <= 2 * SHARE * budget else 0
-        scoring = "ranks"
-        if context.noisy:
-            scoring = "fresh" if context.sample is None else "replayed"
-        return cls(lowest, -1, highest, fallback, pairs, scoring)
+        return cls(lowest, -1, highest, fallback, pairs)
 
     @property
     def limit(self) -> float:
-        """The largest σ that any level has, in units."""
+        """The largest σ that any level has, in lengths."""
         return FACTOR**self.highest
 
     @property
     def widest(self) -> float:
-        """The largest σ that makes sense in any coordinate, in units: a third of a box."""
+        """The largest σ that makes sense in any coordinate, in lengths: a third of a box."""
         return self.limit if self.highest < 0 else LARGEST
 
     @property
     def default(self) -> float:
-        """The σ to take when nothing is known, in units."""
+        """The σ to take when nothing is known, in lengths."""
         return FACTOR**self.fallback
 
     def ask(self, x: Array, scale: Array, context: Context) -> Query:
@@ -105,29 +87,28 @@ class InitialSigma(State):
         samples = self.samples
         if z is None:
             z = context.rng.normal(size=(self.pairs, x.size))
-            samples = None if context.sample is None else context.sample(context.rng, self.pairs)
+            samples = context.draw(self.pairs)
         n_levels = 0 if self.values is None else len(self.values)
         sigmas = FACTOR ** np.arange(self.lowest + n_levels, self.top + 1.0)
         both = np.stack([z, -z])
         points = (x + scale * sigmas[:, None, None, None] * both).reshape(-1, x.size)
-        if context.project is not None:
-            points = np.stack([context.project(point) for point in points])
-        repeated = None if samples is None else np.concatenate([samples] * (2 * len(sigmas)))
-        return Query(points, repeated, aux=(z, samples))
+        return Query(context.all_projected(points), repeated(samples, 2 * len(sigmas)), aux=(z, samples))
 
-    def tell(self, query: Query, values: Array) -> float | None:
-        """Take the answer; return σ in units, or None when the ladder goes on upwards."""
+    def tell(self, context: Context, query: Query, values: Array) -> float | None:
+        """Take the answer; return σ, or None when a higher level is asked for.
+
+        Without noise nothing but the order of the values counts.
+        """
         self.z, self.samples = query.aux
         new = np.where(np.isfinite(values), values, np.nan).reshape(-1, 2, self.pairs)
         self.values = new if self.values is None else np.concatenate([self.values, new])
         if np.isnan(self.values).all():
             return self.default
         with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
-            if self.scoring == "fresh":
-                return self._choose_fresh(_failures_last(self.values))
-            if self.scoring == "ranks":
-                return self._choose_paired(_ranks(_failures_last(self.values)))
-            return self._choose_paired(_failures_last(self.values))
+            scores = _failures_last(self.values)
+            if not context.noisy:
+                return self._choose_paired(_ranks(scores))
+            return self._choose_fresh(scores) if context.sample is None else self._choose_paired(scores)
 
     def share(self, sigma: float) -> float:
         """Return the share of the ξ that tell the points of a level apart: (mean height)² / mean height²."""

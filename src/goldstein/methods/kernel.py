@@ -39,6 +39,14 @@ def compilable(method: Method, oracle: Oracle) -> bool:
     return True
 
 
+def check_compilable(oracle: Oracle) -> None:
+    """Refuse an oracle whose function no loop can call in machine code."""
+    if not isinstance(oracle, FiniteSum | Deterministic) or oracle.vectorized or not is_jitted(oracle.fun):
+        raise Unsupported(
+            "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
+        )
+
+
 def tally_of(record: Any) -> Tally:
     """Return the statistics of the values of a chunk."""
     finite, *rest = (record[name].item() for name in ("finite", "total", "magnitude", "lowest", "single", "double"))
@@ -77,10 +85,7 @@ class CompiledKernel(ABC):
     outputs: tuple[str, ...] = ("last", "average", "random")
 
     def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule | None = None) -> None:
-        if not isinstance(oracle, FiniteSum | Deterministic) or oracle.vectorized or not is_jitted(oracle.fun):
-            raise Unsupported(
-                "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
-            )
+        check_compilable(oracle)
         if rule is not None and not isinstance(rule, Schedule | Calibrated):
             raise Unsupported(f"{type(rule).__name__} looks at values, which the compiled loops do not.")
         self.method = method

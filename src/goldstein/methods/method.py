@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from goldstein import arguments, retired
 from goldstein.facts import Facts
-from goldstein.oracle import Answer, Array, Oracle, Query, Sampler, Tally, indices
+from goldstein.oracle import Answer, Array, Oracle, Query, Sampler, Samples, Tally, indices
+from goldstein.oracle.coordinates import Bounds
 from goldstein.output import Average
-from goldstein.projection import Projection, as_projection
+from goldstein.projection import Box, Projection, as_projection
 from goldstein.state import State
 from goldstein.stationarity.certificate import Certificate
 
@@ -214,7 +215,7 @@ def any_iterate(rng: np.random.Generator, max_iter: int) -> int:
     return int(rng.random() * max_iter)
 
 
-@retired.fields(earlier="facts.counted")
+@retired.fields(earlier="facts.counted", noisy="facts=Facts(noisy=...)")
 @dataclass
 class Context:
     """What a method may use besides its settings and its state.
@@ -229,14 +230,13 @@ class Context:
         The allowed set; `projected` uses it.
     max_evals, max_iter : int or None
         Where the run will end.
-    noisy : bool
-        An answer may differ from f itself.
     nfev : int
         Evaluations of this stage that were told before, the query at hand not included.
     n : int or None
         Number of components of a finite sum, whose indices are the ξ.
     facts : Facts
-        What the values of the whole run have shown: counts, failures, precision, incumbent, noise.
+        What the values of the whole run have shown, those that are being told included: counts, failures, precision,
+        incumbent, noise.
     """
 
     rng: np.random.Generator
@@ -244,10 +244,14 @@ class Context:
     project: Projection | None = None
     max_evals: int | None = None
     max_iter: int | None = None
-    noisy: bool = False
     nfev: int = 0
     n: int | None = None
     facts: Facts = field(default_factory=Facts)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether an answer may differ from f itself."""
+        return self.facts.noisy
 
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""
@@ -262,9 +266,40 @@ class Context:
         """Return the context once `query` is told."""
         return replace(self, nfev=self.nfev + len(query))
 
+    def planned_evals(self, per_iteration: int) -> int | None:
+        """Return how many evaluations the run may make, if an iteration takes so many; None without limits."""
+        limits = [] if self.max_evals is None else [self.max_evals]
+        if self.max_iter is not None:
+            limits.append(per_iteration * self.max_iter)
+        return min(limits, default=None)
+
+    def draw(self, k: int) -> Samples | None:
+        """Draw k ξ; None when there is no ξ to choose."""
+        return None if self.sample is None else self.sample(self.rng, k)
+
     def projected(self, x: Array, margin: float) -> Array:
         """Return the point of the allowed set next to x, `margin` inside it."""
         return x if self.project is None else self.project(x, margin)
+
+    def all_projected(self, points: Array) -> Array:
+        """Return the points, each moved into the allowed set."""
+        return points if self.project is None else np.stack([self.project(point) for point in points])
+
+    def bounds(self, d: int) -> Bounds | None:
+        """Return the bounds of a box, one for each coordinate; None without a box."""
+        if not isinstance(self.project, Box):
+            return None
+        return np.full(d, self.project.lower, float), np.full(d, self.project.upper, float)
+
+
+def repeated(samples: Samples | None, times: int) -> Samples | None:
+    """Return the ξ so many times, one after the other."""
+    return None if samples is None else np.concatenate([samples] * times)
+
+
+def within(query: Query, limit: int | None) -> Query | None:
+    """Return the query, or None when it is larger than the limit."""
+    return query if limit is None or len(query) <= limit else None
 
 
 START = "start point"  # the name of x0 among candidates
@@ -431,8 +466,8 @@ class Method(ABC):
             allowed,
             arguments.optional_count("max_evals", max_evals),
             arguments.optional_count("max_iter", max_iter),
-            noisy=draw is not None,
             n=components,
+            facts=Facts(noisy=draw is not None),
         )
         return Run(self, x, context)
 

@@ -31,7 +31,7 @@ class CommonSamples(State):
         size = max(min(budget // SHARE, MOST), min(USUAL, budget // SMALL_SHARE), 2)
         if context.n is not None and context.n <= size:
             return cls(context.n, np.arange(context.n))
-        return cls(size, None if context.sample is None else context.sample(context.rng, size))
+        return cls(size, context.draw(size))
 
 
 @dataclass

@@ -13,102 +13,50 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, any_iterate
+from goldstein.methods.method import START, Context, Kernel, Method, Step
 from goldstein.methods.paired import CommonSamples, PairedEvaluation, PairedEvaluationState, paired_difference
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
-from goldstein.methods.survey import SHORT_VALUES
-from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query
-from goldstein.oracle.stats import evidence
+from goldstein.methods.survey import taken_as_noise
+from goldstein.oracle import Array, Oracle, Query
 from goldstein.state import State
 
 EARLY_SHARE = 0.05  # share of the budget after which the second method gives up if it is behind
 SHARE = 0.15  # what each gets, and again if the second leads
 CHECKS = 20  # times that the lowest point is asked for again
-SAME = 100  # unit rounding errors of F around x0 that may be rounding, such as of a sum in another order
 EVALUATE = 2  # `active` while `PairedEvaluation` runs
 
 
 @dataclass
 class Arm(State):
-    """One of the two.
+    """One of the two."""
 
-    Attributes
-    ----------
-    x, value
-        Where it stands, and without noise the value there: the lowest that it has seen.
-    state : MethodState or None
-        Its state as long as it is not active.
-    used, nit : int
-        Its evaluations and iterations.
-    candidates : mapping or None
-        What its last step offered as answers.
-    values : ndarray or None
-        Its values on the common samples.
-    """
-
+    # x, value, candidates: where it stands, the lowest of its values, and what its last step offered as answers
     x: Array
     value: float = np.inf
-    state: Any = None
-    used: int = 0
+    state: Any = None  # its state as long as it is not active
+    used: int = 0  # used, nit: its evaluations and iterations
     nit: int = 0
     candidates: Any = None
-    values: Array | None = None
+    values: Array | None = None  # its values on the common samples
 
 
 @dataclass
 class PortfolioState(StagedState):
-    """State of `Portfolio`; `inner` is the state of the active method.
-
-    Attributes
-    ----------
-    origin : ndarray
-        x0.
-    active, previous : int
-        0 and 1 are the methods, 2 is the paired evaluation; and which arm was active before that.
-    arms : list
-        The two.
-    rounds, winner : int
-        How many shares each gets, and who has won; -1 as long as that is open.
-    early_value : float
-        The value of the first method when it had used a twentieth, until the second has seen it.
-    common : CommonSamples or None
-        The common samples.
-    next_check : float
-        After how many evaluations the lowest point is asked for again.
-    level : float
-        |F| around x0, by which rounding errors are judged; those of a sum do not vanish where the sum does.
-    single, double : int
-        Values that tell something about their precision.
-    """
+    """State of `Portfolio`; `inner` is the state of the active method."""
 
     origin: Array = None  # type: ignore[assignment]
+    # active, previous: 0 and 1 are the methods, 2 is the paired evaluation; and which arm was active before that
     active: int = 0
     previous: int = 0
     arms: Any = None
-    rounds: int = 1
+    rounds: int = 1  # rounds, winner: how many shares each gets, and who has won; -1 as long as that is open
     winner: int = -1
+    # the value of the first method when it had used a twentieth; NaN once the second was compared with it
     early_value: float | None = None
     common: CommonSamples | None = None
+    # next_check, rechecked: after how many evaluations the lowest point is asked for again, and the value there
     next_check: float = np.inf
-    level: float = 0.0
-    single: int = 0
-    double: int = 0
-
-    def take(self, values: Array) -> None:
-        """Learn from values how large F is and how precise."""
-        finite = values[np.isfinite(values)]
-        if finite.size and not self.level:
-            self.level = float(np.abs(finite).max())
-        if not self.double:
-            single, double = evidence(finite)
-            self.single += single
-            self.double += double
-
-    @property
-    def rounding(self) -> float:
-        """The difference of two values at one point that may be rounding."""
-        unit = SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
-        return SAME * unit * self.level
+    rechecked: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -125,17 +73,6 @@ class Portfolio(Staged):
     second: Method
     name: ClassVar[str] = "portfolio"
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(
-            replay=self.first.needs.replay or self.second.needs.replay,
-            horizon=True,
-            output="choice",
-            candidates=3,
-            tie_break="first",
-            random_stop=any_iterate,
-        )
-
     def init(self, x: Array, context: Context) -> PortfolioState:
         state = PortfolioState(x, origin=x, arms=[Arm(x), Arm(x)])
         if not context.noisy:
@@ -146,8 +83,7 @@ class Portfolio(Staged):
     def _budget(self, d: int, context: Context) -> int:
         if context.max_evals is not None:
             return context.max_evals
-        if context.max_iter is None:
-            raise ValueError("A duel shares the budget: give the run max_evals or max_iter.")
+        assert context.max_iter is not None
         return (d + 1) * context.max_iter
 
     def _method(self, state: PortfolioState) -> Method:
@@ -158,46 +94,34 @@ class Portfolio(Staged):
 
     def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
         assert isinstance(state, PortfolioState)
-        if not context.noisy and state.active != EVALUATE:
-            state.take(values)
-            self._update_lowest(state.arms[state.active], query, values)
+        if state.active != EVALUATE:
+            arm = state.arms[state.active]
+            arm.value = float(np.min(values, initial=arm.value, where=np.isfinite(values)))
         return super().tell(state, context, query, values)
-
-    def _update_lowest(self, arm: Arm, query: Query, values: Array) -> None:
-        """Keep the lowest point that an arm has seen."""
-        scores = np.where(np.isfinite(values), values, np.inf)
-        lowest = int(np.argmin(scores))
-        if scores[lowest] < arm.value:
-            arm.x = query.points[lowest].copy()
-            arm.value = float(scores[lowest])
 
     def _advance(self, state: PortfolioState, context: Context, step: Step) -> Step:
         if state.active == EVALUATE:
             self._evaluated(state, context, step)
         else:
             self._arm_step(state, context, step)
-        best = self._best(state, context.noisy)
-        step.x = best.x
-        step.candidates = best.candidates
-        if not context.noisy or not best.candidates:
-            step.candidates = {"lowest point seen": best.x, START: state.origin}
-        if not context.noisy:
-            step.notes = {**(step.notes or {}), "settings": self._summary(state, best)}
+        one, other = state.arms
+        if context.noisy:
+            best = other if state.winner == 1 else one
+            step.x = best.x
+            step.candidates = best.candidates
+            return step
+        lowest = context.facts.incumbent.x
+        step.x = state.origin if lowest is None else lowest
+        step.candidates = {"lowest point seen": step.x, START: state.origin}
+        step.notes = {**(step.notes or {}), "settings": self._summary(state)}
         return step
 
-    def _summary(self, state: PortfolioState, best: Arm) -> str:
+    def _summary(self, state: PortfolioState) -> str:
         """Return who found the lowest point."""
         one, other = state.arms
-        found = self.first if best is one else self.second
+        leader = self.second if other.value < one.value else self.first
         used = f"evaluations: {self.first.name} {one.used}, {self.second.name} {other.used}"
-        return f"The lowest point is that of {found.name} ({used})."
-
-    def _best(self, state: PortfolioState, noisy: bool) -> Arm:
-        """Return who leads: without noise whoever has the lowest value."""
-        one, other = state.arms
-        if noisy:
-            return other if state.winner == 1 else one  # type: ignore[no-any-return]
-        return other if other.value < one.value else one  # type: ignore[no-any-return]
+        return f"The lowest point is that of {leader.name} ({used})."
 
     def _arm_step(self, state: PortfolioState, context: Context, step: Step) -> None:
         """Take a step of an arm, and decide which is next."""
@@ -226,7 +150,7 @@ class Portfolio(Staged):
             if other.value > state.early_value:
                 self._decide(state, context, 0)
                 return
-            state.early_value = np.nan  # seen
+            state.early_value = np.nan
         if arm.used < state.rounds * SHARE * budget:
             return
         if state.active == 0:
@@ -260,41 +184,37 @@ class Portfolio(Staged):
         arm.state = None
 
     def _save_arm(self, state: PortfolioState) -> None:
+        """Keep the state of the active arm."""
         if state.inner is not None and state.active != EVALUATE:
             state.arms[state.active].state = state.inner
 
     def _evaluate(self, state: PortfolioState, context: Context, arm: int) -> None:
         """Evaluate where an arm stands on the common samples."""
+        assert state.common is not None
+        self._start_evaluation(state, context, arm, state.arms[arm].x, state.common)
+
+    def _start_evaluation(
+        self, state: PortfolioState, context: Context, previous: int, x: Array, common: CommonSamples
+    ) -> None:
         self._save_arm(state)
         state.active = EVALUATE
-        state.previous = arm
+        state.previous = previous
         state.evals_before = context.nfev
         state.nit_before = state.nit
-        assert state.common is not None
-        state.inner = PairedEvaluationState(state.arms[arm].x, common=state.common)
+        state.inner = PairedEvaluationState(x, common=common)
 
     def _recheck(self, state: PortfolioState, context: Context) -> None:
         """Ask for the lowest point again."""
-        active = state.active
-        best = self._best(state, False)
-        if not np.isfinite(best.value):
-            return
-        self._save_arm(state)
-        state.active = EVALUATE
-        state.previous = active
-        state.evals_before = context.nfev
-        state.nit_before = state.nit
-        state.inner = PairedEvaluationState(best.x, common=CommonSamples(1))
+        lowest = context.facts.incumbent
+        if lowest.x is not None:
+            state.rechecked = lowest.fun
+            self._start_evaluation(state, context, state.active, lowest.x, CommonSamples(1))
 
     def _evaluated(self, state: PortfolioState, context: Context, step: Step) -> None:
         values = state.inner.values
         if not context.noisy:
-            lowest = self._best(state, False).value
-            if np.isfinite(values[0]) and abs(values[0] - lowest) > max(state.rounding, SAME * DOUBLE * abs(lowest)):
-                step.noisy = (
-                    f"The function gave {lowest:.6g} and {values[0]:.6g} at the same point, so it is taken as noise "
-                    "that cannot be replayed; if it takes a seed, use Seeded."
-                )
+            if context.facts.differ(state.rechecked, values[0]):
+                step.noisy = taken_as_noise(f"{state.rechecked:.6g} and {values[0]:.6g} at the same point")
             self._activate(state, context, state.previous)
             return
         one, other = state.arms
@@ -306,7 +226,7 @@ class Portfolio(Staged):
         self._decide(state, context, 1 if mean < 0 else 0)
 
     def kernel(self, oracle: Oracle) -> Kernel:
-        return StagedKernel(self, oracle, self.first)
+        return StagedKernel(self, oracle, self.first.kernel(oracle).outputs)
 
 
 PAIRED_EVALUATION = PairedEvaluation()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goldstein.estimate.smoothing import Central, draw_sphere
-from goldstein.methods.method import Context
+from goldstein.methods.method import Context, repeated
 from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.oracle.recipe import Joined, Repeated
@@ -29,37 +29,30 @@ TINY = float(np.finfo(float).tiny)
 
 @dataclass
 class Probe(State):
-    """What probing has found so far.
+    """What probing has found so far."""
 
-    Attributes
-    ----------
-    rounds, batch, repeats : int
-        Bisections to do, directions in each, and evaluations of x0 itself that measure noise.
-    low, high, start : float
-        log r lies between the first two; the third is the first radius, in logarithms, if the second is not known.
-    slope, level, noise : float
-        Root mean square slope along w at the last radius, largest |F| seen at x0, standard deviation of F at x0.
-    steepest, kink : float
-        Largest slope that stood out from noise and rounding, and the same of even parts where no slope did.
-    careful : bool
-        It goes outwards by factors, and a radius where only an even part stands out is too far: the function is flat
-        out there.
-    done : int
-        Queries answered.
-    """
-
+    # rounds, batch, repeats: bisections to do, directions in each, and evaluations of x0 itself that measure
+    # noise
     rounds: int
     batch: int
     repeats: int
+    # low, high, start: log r lies between the first two; the third is the first radius, in logarithms, if the
+    # second is not known
     low: float
     high: float
     start: float = 0.0
+    # slope, level, noise: root mean square slope along w at the last radius, largest |F| seen at x0, standard
+    # deviation of F at x0
     slope: float = 0.0
     level: float = 0.0
     noise: float = 0.0
-    done: int = 0
+    done: int = 0  # queries answered
+    # steepest, kink: largest slope that stood out from noise and rounding, and the same of even parts where no
+    # slope did
     steepest: float = 0.0
     kink: float = 0.0
+    # it goes outwards by factors, and a radius where only an even part stands out is too far: the function is
+    # flat out there
     careful: bool = False
 
     @classmethod
@@ -117,20 +110,18 @@ class Probe(State):
         if self.repeats and self.done == 0:
             return Query(np.broadcast_to(x0, (self.repeats, x0.size)))
         k, d = self.batch, x0.size
-        xi = None if context.sample is None else context.sample(context.rng, k)
+        xi = context.draw(k)
         directions, origin = draw_sphere(context.rng, k, d)
         w = self.radius * directions
         if context.project is not None and context.project.holds(self.radius):
             x0 = context.project(x0, self.radius)  # beside a bound, which would look like a kink
         points = np.concatenate([x0 + w, x0 - w, np.tile(x0, (k, 1))])
         recipe = None
-        if context.project is not None:
-            points = np.stack([context.project(point) for point in points])
-        elif origin is not None:
+        if context.project is None and origin is not None:
             recipe = Joined([Central().recipe(x0, origin, self.radius), Repeated(x0, k)])
-        return Query(points, None if xi is None else np.concatenate([xi] * 3), recipe=recipe)
+        return Query(context.all_projected(points), repeated(xi, 3), recipe=recipe)
 
-    def tell(self, query: Query, values: Array) -> None:
+    def tell(self, context: Context, query: Query, values: Array) -> None:
         """Take the answer."""
         radius = self.radius
         self.done += 1
@@ -153,16 +144,16 @@ class Probe(State):
         self.level = max(self.level, top)
         clear = 4 * max(self.noise, ROUNDING * top)
         with np.errstate(over="ignore"):
-            seen = odd.mean() > clear
-            flat = not seen and even.mean() > clear
+            sloping = odd.mean() > clear
+            flat = not sloping and even.mean() > clear
             bent = even.sum() > 0.5 * odd.sum()
-        if (seen and bent) or (flat and self.careful):
+        if (sloping and bent) or (flat and self.careful):
             self.high = float(np.log(radius))
         else:
             self.low = float(np.log(radius))
         if odd.any():
             self.slope = root_mean_square(odd) / (2 * radius)
-        if seen:
+        if sloping:
             self.steepest = max(self.steepest, self.slope)
         elif flat:
             self.kink = max(self.kink, root_mean_square(even) / (2 * radius))

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, MethodState, Needs, Scale, Step
 from goldstein.methods.probe import Probe
 from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, StagedKernel, StagedState
 from goldstein.norms import HUGE, norm
 from goldstein.oracle import Array, Oracle
+from goldstein.state import MADE_AGAIN
 
 FromScale = Callable[[Scale, Mapping[str, Any]], Method]
 OPTIONS_HINT = "Settings were chosen from probes; options= sets them."
@@ -26,10 +28,11 @@ SMALL = (Scale(1e-12, 0.0, 1000), Scale(2e-12, 0.0, 1000))  # what does not depe
 
 @dataclass
 class ProbedState(StagedState):
-    """State of `Probed`: also the measured scale, and a note on the settings."""
+    """State of `Probed`: also the measured scale, a note on the settings, and the method that has them."""
 
     scale: Scale | None = None
     note: str = ""
+    method: Method | None = field(default=None, metadata=MADE_AGAIN)
 
 
 @dataclass(frozen=True)
@@ -52,17 +55,17 @@ class Probed(Staged):
 
     def __post_init__(self) -> None:
         try:
-            example = self.build(NOMINAL, self.options)
+            self.build(NOMINAL, self.options)
         except (ArithmeticError, TypeError):
             plain = self.build(NOMINAL, {})
             own = {f.name: self.options[f.name] for f in fields(plain) if f.name in self.options}
             replace(plain, **own)  # raises in a sentence if one of them is wrong
             raise
-        object.__setattr__(self, "_example", example)
-        object.__setattr__(self, "_built", (None, example))
 
-    _example: Method = field(init=False, repr=False, compare=False)
-    _built: tuple[Scale | None, Method] = field(init=False, repr=False, compare=False)
+    @cached_property
+    def _example(self) -> Method:
+        """The method at some scale: what does not depend on numbers."""
+        return self.build(NOMINAL, self.options)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -95,12 +98,10 @@ class Probed(Staged):
     def _method(self, state: ProbedState) -> Method:
         if state.stage == 1:
             return PROBE_STAGE
-        known = self._built
-        if known[0] is not state.scale:
+        if state.method is None:
             assert state.scale is not None
-            known = (state.scale, self.build(state.scale, self.options))
-            object.__setattr__(self, "_built", known)
-        return known[1]
+            state.method = self.build(state.scale, self.options)
+        return state.method
 
     def _stage_context(self, state: ProbedState, context: Context) -> Context:
         if state.stage == 1:
@@ -146,9 +147,17 @@ class Probed(Staged):
         method = self._method(state)
         reach = method.needs.query_radius
         state.note = f"Settings from {state.evals_before} probe evaluations: {method!r}."
-        given = reach == self.needs.query_radius  # then the run has a note on it
-        if context.project is not None and not given and not context.project.holds(reach):
+        fixed = reach == self.needs.query_radius  # then the run has a note on it
+        if context.project is not None and not fixed and not context.project.holds(reach):
             state.note = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.note}"
 
     def kernel(self, oracle: Oracle) -> Kernel:
-        return StagedKernel(self, oracle, self._example)  # the method that will run differs in numbers only
+        outputs = self._example.kernel(oracle).outputs  # the method that will run differs in numbers only
+        return StagedKernel(self, oracle, outputs)
+
+
+def as_run(method: Method, state: MethodState) -> Method:
+    """Return the method with the settings that it runs with; as it was asked for while these are not known."""
+    if isinstance(method, Probed) and isinstance(state, ProbedState) and state.stage > 1:
+        return method._method(state)
+    return method

@@ -22,18 +22,10 @@ from goldstein.state import State
 
 @dataclass
 class DenseInverseHessian(State):
-    """H as a matrix, d² numbers.
+    """H as a matrix, d² numbers."""
 
-    Attributes
-    ----------
-    scale : float
-        H is scale · I while there is no matrix.
-    matrix : ndarray, shape (d, d), or None
-        H once a step was learnt.
-    """
-
-    scale: float = 1.0
-    matrix: Array | None = None
+    scale: float = 1.0  # H is scale · I while there is no matrix
+    matrix: Array | None = None  # H once a step was learnt
 
     def reset(self, scale: float) -> None:
         """Make H = scale · I."""
@@ -68,21 +60,11 @@ class DenseInverseHessian(State):
 
 @dataclass
 class LBFGS(State):
-    """H from the last pairs (s, y), 2 · max_pairs · d numbers.
+    """H from the last pairs (s, y), 2 · max_pairs · d numbers."""
 
-    Attributes
-    ----------
-    max_pairs : int
-        Pairs that are kept.
-    scale : float
-        H is scale · I before the pairs are taken in.
-    S, Y : ndarray, shape (k, d), or None
-        The pairs, oldest first.
-    """
-
-    max_pairs: int
-    scale: float = 1.0
-    S: Array | None = None
+    max_pairs: int  # pairs that are kept
+    scale: float = 1.0  # H is scale · I before the pairs are taken in
+    S: Array | None = None  # S, Y: shape (k, d): the pairs, oldest first
     Y: Array | None = None
 
     def reset(self, scale: float) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from goldstein.compiled.tally import SIFT, SIFT_BATCH, SIFT_SETTINGS, new_record
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, draw_ball
 from goldstein.estimate.stream import Stream
+from goldstein.facts import SHORT_VALUES
 from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of
 from goldstein.methods.method import (
     ChunkResult,
@@ -29,9 +31,8 @@ from goldstein.methods.method import (
     any_iterate,
 )
 from goldstein.norms import HUGE, norm
-from goldstein.oracle import DOUBLE, SINGLE, Array, Oracle, Query, Samples
+from goldstein.oracle import DOUBLE, Array, Oracle, Query, Samples
 from goldstein.oracle.recipe import Recipe, Repeated
-from goldstein.oracle.stats import evidence
 from goldstein.output import Average
 from goldstein.projection import Box
 from goldstein.state import MADE_AGAIN
@@ -42,84 +43,50 @@ ROUNDOFF_FACTOR = 100.0  # h at least, in rounding errors √d·u|F| of an estim
 TOLERANCE = 0.01  # of an interval, in h times the size of a gradient
 DENSE_ABOVE = 100  # coordinates beyond which the tolerance shrinks, so that closed intervals add 4 % to E‖g‖² at most
 BUDGET_SHARE, MIN_EVALS_PER_SAMPLE = 40, 4  # values for one ξ: a fortieth of the budget, at least 4
-SHORT_VALUES = 10  # values that fit into float32 before single precision is assumed
 WARN_AFTER = 50  # components before rounding is judged beside the size of gradients
 RADIUS_FACTOR = 1.4  # R that is guessed, in radii of kinks over √d
 REUSE_PERIOD = 4  # batches, at most, that use the steps of a walk on which nothing changed
 CLIP_FACTOR, CLIP_AFTER = 10.0, 10  # ‖g‖ is clipped at 10 times its root mean square, after 10 estimates
 GROWTH = 2.0  # and how it grows: the best R is about this many times the distance to the solution
-LONG_RUN, GROWTH_POWER = (
-    3000,
-    0.25,
-)  # more gradients than this forgive a large radius: the growth rises with this power of them
+LONG_RUN, GROWTH_POWER = 3000, 0.25  # with more gradients than this the growth rises with this power of them
 MIN_ITERATIONS = 10_000  # iterations that a guessed batch leaves, even if all components are dense
 MAX_BATCH = 16
+UNLIMITED = sys.maxsize
 
 
 @dataclass
 class SiftState(MethodState):
-    """State of `Sift`.
-
-    Attributes
-    ----------
-    origin : ndarray, shape (d,)
-        x0.
-    radius, walk : float
-        R, and the sum of ‖step‖² so far.
-    squares : ndarray, shape (d,)
-        G_j, the sum of g_j² so far.
-    bisection : estimate.sift.Sift or None
-        The bisection that is under way.
-    nfev_before : int
-        Evaluations before it.
-    units, resample : ndarrays, shape (batch, d) and (batch,), or None
-        Steps of the walks in units of h, and which of them are drawn anew for the next batch: those of flat components
-        are used again, but for every fourth batch (effects that cancel on a walk would do so for ever).
-    streams : list or None
-        From where each of the units was drawn, for points that are made again elsewhere; None where that is unknown.
-    order, place
-        The components of a finite sum in random order, and the next one.
-    sum_sq_norm, n_estimates, n_active : float
-        Sum of ‖g‖² over all ξ, how many those are, and how many of them were not flat.
-    magnitude : float
-        Sum of |v(0)| over them.
-    below_roundoff : int
-        Those whose ends differ by rounding alone.
-    single, double : int
-        Values that tell something about their precision.
-    set_note : str
-        By how much queries may leave the allowed set.
-    """
+    """State of `Sift`."""
 
     origin: Array = None  # type: ignore[assignment]
-    radius: float = 0.0
+    radius: float = 0.0  # R, and the sum of ‖step‖² so far
     walk: float = 0.0
+    # G_j, the sum of g_j² so far
     squares: Array = None  # type: ignore[assignment]
-    bisection: sift.Sift | None = None
-    nfev_before: int = 0
+    bisection: sift.Sift | None = None  # the bisection that is under way
+    progress: float = 0.0  # share of the run that was over when it began
+    # units, resample: shape (batch, d): steps of the walks in units of h, and which of them are drawn anew for
+    # the next batch: those of flat components are used again, but for every fourth batch (effects that cancel on
+    # a walk would do so for ever)
     units: Array | None = None
     resample: sift.Mask | None = None
+    # from where each of the units was drawn, for points that are made again elsewhere; None where that is unknown
     streams: list[Stream | None] | None = field(default=None, metadata=MADE_AGAIN)
-    order: sift.Whole | None = None
+    order: sift.Whole | None = None  # order, place: the components of a finite sum in random order, and the next one
     place: int = 0
+    # sum_sq_norm, n_estimates, n_active: sum of ‖g‖² over all ξ, how many those are, and how many of them were
+    # not flat
     sum_sq_norm: float = 0.0
     n_estimates: float = 0.0
     n_active: float = 0.0
-    magnitude: float = 0.0
-    below_roundoff: int = 0
-    single: int = 0
-    double: int = 0
-    set_note: str = ""
+    magnitude: float = 0.0  # sum of |v(0)| over them
+    below_roundoff: int = 0  # those whose ends differ by rounding alone
+    set_note: str = ""  # by how much queries may leave the allowed set
 
     @property
     def scale(self) -> float:
         """The root mean square of ‖g‖ over the components that were not flat; 0 before there is one."""
         return sqrt(self.sum_sq_norm / self.n_active) if self.n_active else 0.0
-
-    @property
-    def roundoff(self) -> float:
-        """Relative rounding error of the values, as they show."""
-        return SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
 
 
 @dataclass
@@ -247,22 +214,20 @@ class Sift(Method):
         return state
 
     def ask(self, state: SiftState, context: Context, limit: int | None) -> Query | None:
+        remaining = UNLIMITED if limit is None else limit
         if state.bisection is not None:
-            affordable = limit is None or state.bisection.pending <= limit
-            return state.bisection.query() if affordable else None
+            return state.bisection.query() if state.bisection.pending <= remaining else None
         free = _n_free(state.x.size, context)
-        if free == 0 or (limit is not None and limit < 2):
+        if free == 0 or remaining < 2:
             return None
         size = self._batch(context)
         cap = self._max_evals_per_sample(context)
-        most = _max_cost(free, cap)
-        fits = size if limit is None else min(size, max(1, limit // most))
-        if limit is not None and limit < most:
-            cap = limit
-        batch = self._start_batch(state, context, fits, cap)
+        most = min(free + 1, cap)
+        fits = min(size, max(1, remaining // most))
+        batch = self._start_batch(state, context, fits, min(cap, remaining))
         query = batch.bisection.query()
         query.aux = batch
-        query.truncated = fits < size or (limit is not None and limit < most)
+        query.truncated = fits < size or remaining < most
         return query
 
     def tell(self, state: SiftState, context: Context, query: Query, values: Array) -> Step:
@@ -273,22 +238,18 @@ class Sift(Method):
             state.streams = batch.streams
             state.order = batch.order
             state.place = batch.place
-            state.nfev_before = context.nfev
-        if not state.double:
-            single, double = evidence(values[np.isfinite(values)])
-            state.single += single
-            state.double += double
+            state.progress = context.progress(state.nit) or 0.0
         assert state.bisection is not None
         state.bisection.tell(values)
         if not state.bisection.over:
-            return self._make_step(state, None, 0)
+            return self._make_step(state, context, None, 0)
         iterate = state.x
         state.nit += 1
         self._update(state, context.after(query), state.bisection)
         state.bisection = None
-        return self._make_step(state, iterate, 1)
+        return self._make_step(state, context, iterate, 1)
 
-    def _start_batch(self, state: SiftState, context: Context, size: int, limit: int | None) -> Batch:
+    def _start_batch(self, state: SiftState, context: Context, size: int, cap: int) -> Batch:
         """Draw the ξ of a batch, the steps of their walks and, with ρ > 0, where they start, in this order."""
         d = state.x.size
         samples, order, place = _draw(state, context, size)
@@ -299,14 +260,14 @@ class Sift(Method):
             u, directions = draw_ball(context.rng, size, d)
             y = state.x + self.rho * u
             base = None if directions is None else Along(state.x, self.rho, directions)
-        h = self._fd_step(state)
-        bounds = _bounds(d, context)
+        h = self._fd_step(state, context)
+        bounds = context.bounds(d)
         walk = sift.walk(y, units[:size], h, bounds)
         drawn = [stream for stream in (streams or [])[:size] if stream is not None]
         if base is not None and len(drawn) == size:
             walk.origin = sift.Origin(base, drawn, h, bounds)
         tolerance = self._tolerance(d) * h * state.scale
-        return Batch(sift.Sift.of(walk, samples, tolerance, limit, state.roundoff), units, streams, order, place)
+        return Batch(sift.Sift.of(walk, samples, tolerance, cap, context.facts.roundoff), units, streams, order, place)
 
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
         """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
@@ -334,8 +295,7 @@ class Sift(Method):
     def _update(self, state: SiftState, context: Context, bisection: sift.Sift) -> None:
         """Take the estimates of a batch into the step of diagonal AdaGrad; those that failed are left out."""
         gradients = bisection.gradients()
-        with np.errstate(invalid="ignore"):
-            usable = ~bisection.failed & (np.abs(gradients).max(axis=1) < HUGE)
+        usable = ~bisection.failed & (np.abs(gradients).max(axis=1) < HUGE)
         flat = usable & bisection.flat
         state.resample = np.ones(self._batch(context), np.bool_)
         if context.sample is not None and state.nit % REUSE_PERIOD:  # without ξ the same walk would say the same again
@@ -381,21 +341,19 @@ class Sift(Method):
         """Return R (1 − u) √u at the middle of the last batch."""
         if self.decay == 0:
             return state.radius
-        before = _progress(state.nfev_before, state.nit - 1, context)
-        after = _progress(context.nfev, state.nit, context)
-        u = 0.5 * (before + after)
+        u = 0.5 * (state.progress + (context.progress(state.nit) or 0.0))
         rest = 1.0 - u
-        return float(state.radius * (rest if self.decay == 1 else rest**self.decay) * sqrt(u))
+        return float(state.radius * rest**self.decay * sqrt(u))
 
-    def _fd_step(self, state: SiftState) -> float:
+    def _fd_step(self, state: SiftState, context: Context) -> float:
         """Return h: a small part of R, or as much as the rounding errors of the values ask for."""
         if self.fd_step is not None:
             return self.fd_step
         h = FD_STEP * self.radius
-        if not state.scale:
-            return h
+        if not state.scale:  # of coarse values short steps would show nothing, and the scale would stay unknown
+            return h if context.facts.roundoff == DOUBLE else MAX_FD_STEP * self.radius
         level = state.magnitude / state.n_estimates
-        needed = ROUNDOFF_FACTOR * sqrt(state.x.size) * state.roundoff * level / state.scale
+        needed = ROUNDOFF_FACTOR * sqrt(state.x.size) * context.facts.roundoff * level / state.scale
         return max(h, min(needed, MAX_FD_STEP * self.radius))
 
     def _tolerance(self, d: int) -> float:
@@ -406,26 +364,28 @@ class Sift(Method):
     def _batch(self, context: Context) -> int:
         return 1 if context.sample is None and not self.rho else self.batch_size
 
-    def _max_evals_per_sample(self, context: Context) -> int | None:
-        if self.max_evals_per_sample is not None or context.max_evals is None:
+    def _max_evals_per_sample(self, context: Context) -> int:
+        if self.max_evals_per_sample is not None:
             return self.max_evals_per_sample
+        if context.max_evals is None:
+            return UNLIMITED
         return max(MIN_EVALS_PER_SAMPLE, context.max_evals // BUDGET_SHARE)
 
     def _margin(self, state: SiftState, context: Context) -> float:
         """Return how far queries lie from the iterate, where no sign keeps them inside the allowed set."""
         if isinstance(context.project, Box):
             return self.rho
-        return self.rho + 1.5 * sqrt(state.x.size) * self._fd_step(state)
+        return self.rho + 1.5 * sqrt(state.x.size) * self._fd_step(state, context)
 
-    def _make_step(self, state: SiftState, iterate: Array | None, completed: int) -> Step:
+    def _make_step(self, state: SiftState, context: Context, iterate: Array | None, completed: int) -> Step:
         delta = 0.0
         power = 0.0
         warnings = None
         if state.n_estimates >= WARN_AFTER:
-            delta = sqrt(state.x.size) * self._fd_step(state)  # so that d·u|F|/δ is √d·u|F|/h
+            delta = sqrt(state.x.size) * self._fd_step(state, context)  # so that d·u|F|/δ is √d·u|F|/h
             power = state.sum_sq_norm / state.n_estimates
             if state.below_roundoff > max(state.n_active, WARN_AFTER / 4):
-                warnings = {"precision": self._roundoff_warning(state)}
+                warnings = {"precision": self._roundoff_warning(state, context)}
         notes = {"set": state.set_note} if state.set_note else None
         return state.make_step(
             iterate,
@@ -438,12 +398,12 @@ class Sift(Method):
             partial=state.bisection is not None,
         )
 
-    def _roundoff_warning(self, state: SiftState) -> str:
+    def _roundoff_warning(self, state: SiftState, context: Context) -> str:
         share = state.below_roundoff / state.n_estimates
         level = state.magnitude / state.n_estimates
         return (
             f"Rounding errors of F (|F| about {level:.2g}) hide the differences of {share:.0%} of the components at "
-            f"fd_step={self._fd_step(state):.3g}: use a larger one, higher precision, or subtract a constant from F."
+            f"fd_step={self._fd_step(state, context):.3g}: use a larger one, higher precision, or subtract a constant."
         )
 
     def kernel(self, oracle: Oracle) -> Kernel:
@@ -455,14 +415,8 @@ class Sift(Method):
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Sift:
         root = scale.estimate / scale.gradient  # √d
         batch = batch_for(scale.evals, root * root)
-        return cls(
-            **{
-                "radius": 2 * scale.radius / root,
-                "batch_size": batch,
-                "growth": growth_for(scale.evals, root * root),
-                **options,
-            }
-        )
+        growth = growth_for(scale.evals, root * root)
+        return cls(**{"radius": 2 * scale.radius / root, "batch_size": batch, "growth": growth, **options})
 
 
 class _Compiled(CompiledKernel):
@@ -476,7 +430,7 @@ class _Compiled(CompiledKernel):
 
     def plan(self, state: SiftState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         method: Sift = self.method
-        highest = method._batch(context) * _max_cost(state.x.size, method._max_evals_per_sample(context))
+        highest = method._batch(context) * min(state.x.size + 1, method._max_evals_per_sample(context))
         if state.bisection is not None or (limit is not None and limit < highest):
             return 0
         soft = max(1, min(until, CHUNK))
@@ -484,7 +438,7 @@ class _Compiled(CompiledKernel):
         iterations = math.ceil(soft / (2 * method._batch(context)))
         return iterations if most is None else min(iterations, most)
 
-    def call(self, state: SiftState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
+    def call(self, *_: Any) -> int:
         raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
 
     def run(
@@ -518,16 +472,9 @@ class _Compiled(CompiledKernel):
         if mean is not None:
             average = state.x.copy() if mean.mean is None else mean.mean.copy()
             count = mean.count
-        unlimited = np.iinfo(np.int64).max
-        max_evals = method._max_evals_per_sample(context)
+        cap = method._max_evals_per_sample(context)
         soft = math.ceil(min(self._edge - context.nfev, CHUNK))
-        limits = (
-            iterations,
-            _max_cost(d, max_evals),
-            unlimited if max_evals is None else max_evals,
-            soft,
-            unlimited if limit is None else limit,
-        )
+        limits = (iterations, min(d + 1, cap), cap, soft, UNLIMITED if limit is None else limit)
         arrays = (state.origin, state.squares, g, state.units, state.resample, order)
         records = (context.nfev, self._settings(d, context), record, new_record(SIFT_BATCH), tally)
         with locate(state):
@@ -538,12 +485,12 @@ class _Compiled(CompiledKernel):
             mean.mean = average
             mean.count += done
         write_back(record, state)
-        state.single += int(tally["single"])
-        state.double += int(tally["double"])
         if not np.isnan(g[0]):
             state.grad_norm = norm(g)
         context.nfev += used
-        return ChunkResult(self.make_step(state, done), tally_of(tally))
+        counted = tally_of(tally)
+        after = replace(context, facts=context.facts.after(counted))
+        return ChunkResult(method._make_step(state, after, None, done), counted)
 
     def _settings(self, d: int, context: Context) -> Any:
         method: Sift = self.method
@@ -562,6 +509,9 @@ class _Compiled(CompiledKernel):
             next=sift.NEXT,
             clip_factor=CLIP_FACTOR,
             short_values=SHORT_VALUES,
+            single=context.facts.single,
+            double=context.facts.double,
+            coarsest=context.facts.coarsest,
             clip_after=CLIP_AFTER,
             reuse_period=REUSE_PERIOD,
         )
@@ -580,11 +530,6 @@ def radius_for(kink: float, d: float) -> float:
 def growth_for(evals: int, d: float) -> float:
     """Return how much the radius grows with the distance travelled."""
     return float(GROWTH * max(1.0, evals / (d + 1) / LONG_RUN) ** GROWTH_POWER)
-
-
-def _max_cost(free: int, cap: int | None) -> int:
-    """Return what one ξ costs at most."""
-    return free + 1 if cap is None else min(free + 1, cap)
 
 
 def _draw(state: SiftState, context: Context, size: int) -> tuple[Samples | None, sift.Whole | None, int]:
@@ -608,25 +553,10 @@ def _draw(state: SiftState, context: Context, size: int) -> tuple[Samples | None
     return drawn, order, place
 
 
-def _bounds(d: int, context: Context) -> tuple[Array, Array] | None:
-    """Return the bounds of a box, one for each coordinate; None without them."""
-    box = context.project
-    if not isinstance(box, Box):
-        return None
-    return box.bounds(d)
-
-
 def _n_free(d: int, context: Context) -> int:
     """Return how many coordinates are not fixed by their bounds."""
-    bounds = _bounds(d, context)
+    bounds = context.bounds(d)
     return d if bounds is None else int((bounds[0] < bounds[1]).sum())
-
-
-def _progress(nfev: int, nit: int, context: Context) -> float:
-    """Return the share of the run that is over."""
-    evals = nfev / max(context.max_evals, 1) if context.max_evals is not None else 0.0
-    iterations = nit / max(context.max_iter, 1) if context.max_iter is not None else 0.0
-    return min(max(evals, iterations), 1.0)
 
 
 def _sum(a: Array) -> Any:

@@ -10,35 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from goldstein.methods.method import ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported
+from goldstein.methods.method import ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported, within
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.output import Average
 
 
 @dataclass
 class StagedState(MethodState):
-    """State of a run in stages.
+    """State of a run in stages."""
 
-    Attributes
-    ----------
-    stage : int
-        Which stage it is in, from 1.
-    inner : MethodState
-        The state of that stage.
-    evals_before, nit_before : int
-        Evaluations and iterations before that stage.
-    average : Average or None
-        The mean of the iterates of this stage, if the next one starts there.
-    no_second : bool
-        The user was warned that the first stage takes the whole run.
-    """
-
-    stage: int = 1
-    inner: Any = None
-    evals_before: int = 0
+    stage: int = 1  # which stage it is in, from 1
+    inner: Any = None  # the state of that stage
+    evals_before: int = 0  # evals_before, nit_before: evaluations and iterations before that stage
     nit_before: int = 0
-    average: Average | None = None
-    no_second: bool = False
+    average: Average | None = None  # the mean of the iterates of this stage, if the next one starts there
+    no_second: bool = False  # the user was warned that the first stage takes the whole run
 
 
 @dataclass(frozen=True)
@@ -61,10 +47,10 @@ class Staged(Method):
         return self._method(state).ask(state.inner, self._stage_context(state, context), limit)
 
     def tell(self, state: StagedState, context: Context, query: Query, values: Array) -> Step:
-        left = state.inner.x
+        previous = state.inner.x
         step = self._method(state).tell(state.inner, self._stage_context(state, context), query, values)
         if state.average is not None and step.completed:
-            state.average.leave(left, step.value, context.rng)
+            state.average.leave(previous, step.value, context.rng)
         return self._finish_step(state, context.after(query), step)
 
     def _finish_step(self, state: StagedState, context: Context, step: Step) -> Step:
@@ -115,11 +101,10 @@ class ProbeStage(Method):
         return ProbeStageState(x)
 
     def ask(self, state: ProbeStageState, context: Context, limit: int | None) -> Query | None:
-        query: Query = state.probe.ask(state.x, context)
-        return query if limit is None or len(query) <= limit else None
+        return within(state.probe.ask(state.x, context), limit)
 
     def tell(self, state: ProbeStageState, context: Context, query: Query, values: Array) -> Step:
-        state.probe.tell(query, values)
+        state.probe.tell(context, query, values)
         return state.make_step(completed=0)
 
 
@@ -129,8 +114,8 @@ PROBE_STAGE = ProbeStage()
 class StagedKernel:
     """Runs the kernel of the present stage, up to the end of that stage."""
 
-    def __init__(self, method: Staged, oracle: Oracle, last: Method) -> None:
-        self.outputs = last.kernel(oracle).outputs
+    def __init__(self, method: Staged, oracle: Oracle, outputs: tuple[str, ...]) -> None:
+        self.outputs = outputs
         self.method = method
         self.oracle = oracle
         self._stage: Method | None = None
@@ -160,8 +145,8 @@ class StagedKernel:
         if stage.max_evals is not None:
             until = min(until, stage.max_evals - stage.nfev)
         if stage.max_iter is not None:
-            left = stage.max_iter - state.inner.nit
-            most = left if most is None else min(left, most)
+            remaining = stage.max_iter - state.inner.nit
+            most = remaining if most is None else min(remaining, most)
         return kernel.plan(state.inner, stage, limit, until, most)
 
     def run(

@@ -17,7 +17,7 @@ import numpy as np
 from goldstein.compiled.tally import TWO_POINT, new_record
 from goldstein.estimate.smoothing import Central, draw_sphere
 from goldstein.methods.kernel import CompiledKernel
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, any_iterate
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, any_iterate, repeated, within
 from goldstein.methods.paired import paired_difference
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
@@ -58,37 +58,24 @@ class Race(State):
 
 @dataclass
 class TwoPointState(SmoothedState):
-    """State of `TwoPoint`.
+    """State of `TwoPoint`."""
 
-    Attributes
-    ----------
-    phase : str
-        "probe", "race", "judge" or "run".
-    origin, best : ndarray
-        x0, and the best racer.
-    radius, walk : float
-        R of the current segment, and the sum of its squared steps.
-    floor, most, leaves
-        Bounds on δ from noise and from the allowed set, and whether queries leave that set all the same.
-    pairs, t : int
-        Length of the segment, and steps done in it.
-    note : str
-        What has been chosen, in words.
-    """
-
-    phase: str = "probe"
+    phase: str = "probe"  # "probe", "race", "judge" or "run"
+    # origin, best: x0, and the best racer
     origin: Array = None  # type: ignore[assignment]
     best: Array = None  # type: ignore[assignment]
     probe: Probe = None  # type: ignore[assignment]
-    race: Race | None = None
-    radius: float = 0.0
+    race: Race = None  # type: ignore[assignment]
+    radius: float = 0.0  # R of the current segment, and the sum of its squared steps
     walk: float = 0.0
+    # floor, most, leaves: bounds on δ from noise and from the allowed set, and whether queries leave that set all
+    # the same
     floor: float = 0.0
     most: float = np.inf
     leaves: bool = False
-    pairs: int = 0
+    pairs: int = 0  # pairs, t: length of the segment, and steps done in it
     t: int = 0
-    note: str = "two-point was still probing."
+    note: str = "two-point was still probing."  # what has been chosen, in words
 
     @property
     def delta(self) -> float:
@@ -122,31 +109,29 @@ class TwoPoint(Method):
         return state
 
     def _budget(self, context: Context) -> int:
-        if context.max_evals is None and context.max_iter is None:
+        evals = context.planned_evals(2)
+        if evals is None:
             raise ValueError("two-point plans its steps for the budget: give the run max_evals or max_iter.")
-        limits = (context.max_evals, None if context.max_iter is None else 2 * context.max_iter)
-        return min(limit for limit in limits if limit is not None)
+        return evals
 
     def ask(self, state: TwoPointState, context: Context, limit: int | None) -> Query | None:
         if state.phase == "probe":
             query = state.probe.ask(state.origin, context)
         elif state.phase == "judge":
-            assert state.race is not None
             query = Query(np.broadcast_to(state.x, (state.race.size, state.x.size)), state.race.samples)
         elif state.t >= state.pairs or (limit is not None and limit < 2):
             return None
         else:
-            xi = None if context.sample is None else context.sample(context.rng, 1)
+            xi = context.draw(1)
             w, directions = draw_sphere(context.rng, 1, state.x.size)
             points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
             recipe = None if directions is None else Central().recipe(state.x, directions, state.delta)
-            repeated = None if xi is None else np.concatenate([xi, xi])
-            query = Query(points, repeated, aux=w[0], fresh=True, recipe=recipe)
-        return query if limit is None or len(query) <= limit else None
+            query = Query(points, repeated(xi, 2), aux=w[0], fresh=True, recipe=recipe)
+        return within(query, limit)
 
     def tell(self, state: TwoPointState, context: Context, query: Query, values: Array) -> Step:
         if state.phase == "probe":
-            state.probe.tell(query, values)
+            state.probe.tell(context, query, values)
             if state.probe.over:
                 self._begin_races(state, context.after(query))
         elif state.phase == "judge":
@@ -179,7 +164,8 @@ class TwoPoint(Method):
 
     def _walk(self, state: TwoPointState, context: Context, w: Array, values: Array) -> None:
         """Take one step of GFM with the calibrated rule; let the radius of the run grow with the distance travelled."""
-        d, t = state.x.size, state.t
+        d = state.x.size
+        t = state.t
         state.t += 1
         state.nit += 1
         if not np.isfinite(values).all():
@@ -211,16 +197,14 @@ class TwoPoint(Method):
         if pairs < 5:
             self._begin_run(state, context)
             return
-        size = 1 if not context.noisy else max(1, int(SAMPLES_PER_PAIR * pairs))
-        samples = None if context.sample is None else context.sample(context.rng, size)
-        state.race = Race(size, samples, context.rng.bit_generator.state, state.radius, state.radius)
+        size = max(1, int(SAMPLES_PER_PAIR * pairs)) if context.noisy else 1
+        state.race = Race(size, context.draw(size), context.rng.bit_generator.state, state.radius, state.radius)
         state.pairs = pairs
         state.phase = "judge"  # of x0 itself, which is the best so far
 
     def _judge(self, state: TwoPointState, context: Context, values: Array) -> None:
         """Compare a racer with the best and with the leading radius; then send the next one, or begin the run."""
         race = state.race
-        assert race is not None
         if not context.noisy and np.isnan(values[0]) and race.tries < MAX_TRIES - 1:
             race.tries += 1  # it may work the next time
             return
@@ -230,7 +214,8 @@ class TwoPoint(Method):
             self._start_racer(state, context, race.trial)
             return
         if paired_difference(values, race.best_values)[0] < 0:
-            state.best, race.best_values = state.x, values
+            state.best = state.x
+            race.best_values = values
         race.number += 1
         over = False
         if race.leader_values is None:
@@ -238,9 +223,12 @@ class TwoPoint(Method):
         else:
             mean, error = paired_difference(values, race.leader_values)
             if mean < (0.0 if race.up else -error):  # going down must be clearly better
-                race.leader_values, race.leader, race.moved = values, race.trial, True
+                race.leader_values = values
+                race.leader = race.trial
+                race.moved = True
             elif not race.moved and not race.turned:
-                race.up, race.turned = False, True
+                race.up = False
+                race.turned = True
             else:
                 over = True
         if over or race.number == RACES:
@@ -251,13 +239,12 @@ class TwoPoint(Method):
 
     def _start_racer(self, state: TwoPointState, context: Context, radius: float) -> None:
         """Start a racer from x0; all see the same directions and samples."""
-        assert state.race is not None
-        state.race.trial = state.radius = radius
+        state.race.trial = radius
+        state.radius = radius
         context.rng.bit_generator.state = state.race.rng
         self._start_segment(state, context, "race", state.pairs)
 
     def _begin_run(self, state: TwoPointState, context: Context) -> None:
-        state.race = None
         limits = []
         if context.max_evals is not None:
             limits.append((context.max_evals - context.nfev) // 2)
@@ -268,7 +255,11 @@ class TwoPoint(Method):
     def _start_segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
         state.most = np.inf if context.project is None else state.probe.fitting(state.delta, context.project)
         state.leaves = context.project is not None and not context.project.holds(state.most)
-        state.phase, state.pairs, state.t, state.walk, state.rule = phase, pairs, 0, 0.0, Travel()
+        state.phase = phase
+        state.pairs = pairs
+        state.t = 0
+        state.walk = 0.0
+        state.rule = Travel()
         state.x = context.projected(state.origin, state.delta)
         if phase == "run":
             self._describe(state)
@@ -293,8 +284,8 @@ class _Compiled(CompiledKernel):
     def plan(self, state: TwoPointState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         if state.phase not in ("race", "run"):
             return 0
-        left = state.pairs - state.t
-        return super().plan(state, context, limit, until, left if most is None else min(left, most))
+        remaining = state.pairs - state.t
+        return super().plan(state, context, limit, until, remaining if most is None else min(remaining, most))
 
     def call(self, state: TwoPointState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         from goldstein.compiled import two_point as loop  # which needs numba

@@ -152,7 +152,7 @@ class WarmStart(Staged):
             raise Unsupported(
                 f"The compiled loop of {self.first.name} keeps no average to start the second phase from."
             )
-        return StagedKernel(self, oracle, self.second)
+        return StagedKernel(self, oracle, self.second.kernel(oracle).outputs)
 
 
 def ws_gfm(scale: Scale, options: Mapping[str, Any]) -> WarmStart:

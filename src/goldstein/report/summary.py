@@ -77,7 +77,7 @@ def summary_of(result: Any) -> Summary:
         x=exactly(result.x),
         settings=[Fact("method", cut(repr(result.method))), *in_lines(settings)],
         versions=in_lines(result.get("versions", {})),
-        next_steps=_next_steps(settings, result.method.needs.horizon),
+        next_steps=_next_steps(settings),
     )
 
 
@@ -238,13 +238,13 @@ def _failures(result: Any) -> str:
     return f"{result.nfail:,} of {evals:,} evaluations failed ({result.nfail / max(evals, 1):.1%})."
 
 
-def _next_steps(settings: Mapping[str, Any], horizon: bool) -> list[tuple[str, str]]:
+def _next_steps(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     function = str(settings.get("function", ""))
     importable = ":" in function and "<" not in function and not function.startswith("__main__:")
     name = shlex.quote(function) if importable else "my_module:my_function"
     more = settings.get("max_evals")
     budget = f" --max-evals {2 * more}" if isinstance(more, int) else ""
-    extend = " --extend" if budget and horizon else ""
+    extend = " --extend" if budget else ""
     journal = settings.get("journal")
     if not journal:
         with_journal = 'gs.minimize(fun, x0, ..., journal="run.journal")'

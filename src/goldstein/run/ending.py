@@ -8,6 +8,7 @@ import numpy as np
 
 from goldstein.facts import Incumbent
 from goldstein.methods.method import START
+from goldstein.methods.probed import as_run
 from goldstein.norms import norm
 from goldstein.oracle import Array
 from goldstein.run.final_estimate import Final, FinalEstimate
@@ -139,7 +140,7 @@ class Ending:
             success=status is Status.CRITERION,
             status=status,
             message=Outcome(status, self._notes(status)).message,
-            method=run.method,
+            method=as_run(run.method, run.state),
             history=History(run.recorder.columns, run.recorder.choices),
             settings={"oracle": type(run.oracle).__name__, **run.spec.summary},
             versions=dict(VERSIONS),

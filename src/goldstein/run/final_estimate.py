@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein.criterion import Check
+from goldstein.facts import SEED_ROUNDOFF, differ
 from goldstein.oracle import Array, Oracle, Query, Seeded
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.run.result import mean_and_error
@@ -26,7 +27,6 @@ CERTIFYING_SHARE = 5  # one part in so many of the budget tells how stationary t
 LEAST_REPORT = 4  # values that estimate f at an answer that others have chosen
 FEW = 10  # values whose own spread is too uncertain for an error bar: that at the other candidates counts too
 ENOUGH = 5  # values at each candidate, of which one can be spared
-SAME = 1e-6  # relative difference of two values under one seed that may be rounding, in single precision too
 TAIL = 0.05  # noise that cannot be replayed is cut at these quantiles when candidates are compared
 ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does not fill the memory
 
@@ -141,9 +141,7 @@ class FinalEstimate:
     def _replays(self, x: Array, xi: Any, values: Array) -> Check[bool]:
         """Evaluate a simulator once more under the first seed: False if it gives another value."""
         answer = yield Query(x[None, :].copy(), xi[:1])
-        once = float(values[0])
-        again = float(answer.values[0])
-        return not abs(again - once) > SAME * max(abs(once), abs(again))
+        return not differ(answer.values[0], values[0], SEED_ROUNDOFF)
 
     def _values(self, x: Array, xi: Any, size: int, remaining: Remaining) -> Check[Array]:
         """Evaluate a candidate; a deterministic f that fails is tried again a few times, as far as the budget goes."""

@@ -256,7 +256,6 @@ class Session:
         self.budget.reserved_evals = self.budget.final_evals + self.criteria.reserved_evals
         context = self.context
         context.sample = self.oracle.sample
-        context.noisy = self.oracle.noisy
         context.n = self.oracle.n
         context.max_evals = self.budget.planned()
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from goldstein.facts import differ
 from goldstein.methods.method import MethodState, Step
 from goldstein.oracle import Query
 from goldstein.output import TRACKERS
@@ -38,7 +37,7 @@ def recognise(run: Session, saved: Snapshot | None) -> EvaluationGenerator[None]
     first, second = answer.values.tolist()
     if np.array_equal(run.outside(start), run.start):
         run.ending.at_start = first
-    if differ(first, second):
+    if run.facts.differ(first, second):
         run.take_as_noisy(noise_at_start(first, second))
 
 
