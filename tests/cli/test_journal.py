@@ -19,7 +19,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 from goldstein.cli.app import app
-from goldstein.cli.journal import drawn
+from goldstein.cli.journal import curve_lines
 from goldstein.oracle import Answer
 from goldstein.run.inspection import inspect
 from goldstein.run.journal import Journal
@@ -145,7 +145,7 @@ def test_noise_shows_as_a_mean_also_of_a_bare_function(model):
     assert seen.noisy
     values = seen.curve[-max(len(seen.curve) // 10, 1) :]
     assert min(value for _, value in values) <= seen.best <= max(value for _, value in values)
-    assert "mean of late" in run("inspect", "run.journal")[1]
+    assert "mean of the last 10 %" in run("inspect", "run.journal")[1]
     half(gs.FiniteSum(model.component, 7), path="sum.journal")
     assert inspect("sum.journal").noisy
 
@@ -307,10 +307,10 @@ def test_a_torn_tail_is_no_error_and_damage_is_named_with_its_place(model, tmp_p
 def test_files_that_are_no_journals_of_runs(model, tmp_path):
     (tmp_path / "empty").touch()
     for more in ([], ["--json"]):
-        assert run("inspect", "empty", *more) == (2, "empty is empty: no run was begun in it.")
+        assert run("inspect", "empty", *more) == (2, "empty is empty: it holds no run.")
     assert run("resume", "empty", "--with", "journal_model:plain")[0] == 2
     (tmp_path / "text").write_text("something else altogether")
-    assert run("inspect", "text") == (1, "text is not a goldstein journal.")
+    assert run("inspect", "text") == (1, "text is not a goldstein journal: choose another file.")
     assert run("inspect", "missing")[0] == 2
     from goldstein.attack import attack
 
@@ -361,8 +361,8 @@ def test_running_and_stopped_are_told_apart_and_a_look_keeps_nobody_out(model):
     said = []
     with pytest.raises(OSError, match="down"):
         gs.minimize(looks, X0, max_evals=50, rng=0, journal="run.journal")
-    assert "ended not yet; a process is writing into it" in said[0]
-    assert "ended not yet; no process is writing into it" in run("inspect", "run.journal")[1]
+    assert "ended not yet; a process is writing to it" in said[0]
+    assert "ended not yet; no process is writing to it" in run("inspect", "run.journal")[1]
     with open("run.journal", "rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)  # somebody looks just now
         timer = threading.Timer(0.01, fcntl.flock, (file, fcntl.LOCK_UN))
@@ -410,12 +410,12 @@ def test_a_compiled_run_shows_by_its_snapshots(tmp_path, model):
 
 
 def test_curves_are_drawn_between_their_largest_and_smallest_value():
-    lines = drawn([0.0, 1.0, 2.0, 3.0], height=4)
+    lines = curve_lines([0.0, 1.0, 2.0, 3.0], height=4)
     assert lines[0].startswith("3 ┤")
     assert lines[-1] == "0 ┤▁███"
     assert [line.count("█") for line in lines] == [1, 1, 2, 3]
-    assert drawn([1.0, 1.0], height=2)[-1].endswith("▁▁")
-    assert max(len(line) for line in drawn(list(range(1000)), width=10)) <= 16
+    assert curve_lines([1.0, 1.0], height=2)[-1].endswith("▁▁")
+    assert max(len(line) for line in curve_lines(list(range(1000)), width=10)) <= 16
 
 
 # ---- resume
@@ -489,8 +489,11 @@ def test_larger_budgets_and_further_stages(model):
     half(model.plain, planned, path="planned", callback=None)
     code, said = run("resume", "planned", "--with", "journal_model:plain", "--max-evals", 500)
     assert code == 2
-    assert "planned for --max-evals 300, so it cannot become one of 500: give --extend to go on" in said
-    with pytest.raises(ValueError, match=r"give extend=True \(on the command line --extend\)"):
+    assert (
+        "--max-evals must be 300, for which the steps of this run were planned, got 500: use extend=True (--extend"
+        in said
+    )
+    with pytest.raises(ValueError, match=r"use extend=True \(--extend on the command line\)"):
         half(model.plain, planned, path="planned", callback=None, max_evals=500)
     x, _, nfev, *_ = resumed("planned", "--with", "journal_model:plain", "--max-evals", 500, "--extend")
     assert 490 <= nfev <= 500

@@ -80,7 +80,7 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
     def _compare(self, record: Record) -> None:
         before = json.loads(record.content) if record.kind == HEADER else {}
         if before.get("about") != ABOUT:
-            raise ValueError(f"{self.path} is not the journal of an attack: give journal= another file.")
+            raise ValueError(f"{self.path} is not the journal of an attack: choose another file.")
         for name, now in self._identity.items():
             then = before.get(name)
             if then == now:

@@ -14,7 +14,7 @@ import typer
 
 from goldstein.cli.rendering import print_json
 
-INDENT = 24  # of lines that go on
+INDENT = 24  # of continuation lines
 
 
 def plan(
@@ -39,37 +39,36 @@ def plan(
     goal["constants"] = constants
     if method is None and parameters != "repaired":
         raise typer.BadParameter(f"--parameters {parameters} is for one method: name it, such as goldstein plan gfm+.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is wrong with printed parameters stands in the plan
-            answer: Any = (
-                theory.compare(**goal) if method is None else theory.plan(method, parameters=parameters, **goal)
-            )
-    except (TypeError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is wrong with printed parameters stands in the plan
+        answer: Any
+        if method is None:
+            answer = theory.compare(**goal)
+        else:
+            answer = theory.plan(method, parameters=parameters, **goal)
     if as_json:
-        print_json(plain_comparison(answer) if method is None else plain_plan(answer), indent=1)
+        print_json(comparison_as_json(answer) if method is None else plan_as_json(answer), indent=1)
         return
     text = str(answer)
     width = _width()
     if width is not None and max(map(len, text.splitlines())) > width:
-        text = fitted(narrow(answer) if method is None else text, width)
+        text = wrap_lines(narrow_table(answer) if method is None else text, width)
     typer.echo(text)
 
 
 def _width() -> int | None:
-    """Return the columns that there are; None: nobody counts them, as in a pipe."""
+    """Return the columns of the terminal; None: there is none, as in a pipe."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
         return shutil.get_terminal_size().columns
     return None
 
 
-def fitted(text: str, width: int) -> str:
-    """Return a text whose lines are not longer than so many letters, as far as its words are not.
+def wrap_lines(text: str, width: int) -> str:
+    """Return a text with lines of at most `width` letters, unless a word is longer.
 
     Examples
     --------
-    >>> print(fitted("one   two three four five six seven eight", 30))
+    >>> print(wrap_lines("one   two three four five six seven eight", 30))
     one   two three four five six
                             seven
                             eight
@@ -80,7 +79,7 @@ def fitted(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def narrow(comparison: Any) -> str:
+def narrow_table(comparison: Any) -> str:
     """Return all methods in a narrow table: guarantees have letters, and are spelled out below it."""
     guarantees = list(dict.fromkeys(row.guarantee for row in comparison))
     letter = {guarantee: chr(ord("a") + k) for k, guarantee in enumerate(guarantees)}
@@ -89,12 +88,12 @@ def narrow(comparison: Any) -> str:
     sides = "<<><"
     widths = [max(len(line[k]) for line in lines) for k in range(4)]
     table = ["  ".join(f"{text:{sides[k]}{widths[k]}}" for k, text in enumerate(line)).rstrip() for line in lines]
-    below = [f"{letter[guarantee]}: {guarantee}" for guarantee in guarantees]
-    below += [f"{row.mark}: {row.method}" for row in comparison if row.mark]
-    return "\n".join([*table, *below, *comparison.left_out])
+    notes = [f"{letter[guarantee]}: {guarantee}" for guarantee in guarantees]
+    notes += [f"{row.mark}: {row.method}" for row in comparison if row.mark]
+    return "\n".join([*table, *notes, *comparison.left_out])
 
 
-def plain_comparison(comparison: Any) -> dict[str, Any]:
+def comparison_as_json(comparison: Any) -> dict[str, Any]:
     """Return all methods in JSON types."""
     rows = [
         {
@@ -111,9 +110,9 @@ def plain_comparison(comparison: Any) -> dict[str, Any]:
     return {"rows": rows, "left_out": list(comparison.left_out)}
 
 
-def plain_plan(one: Any) -> dict[str, Any]:
+def plan_as_json(one: Any) -> dict[str, Any]:
     """Return the plan of one method in JSON types."""
-    counted = {name: getattr(one, name) for name in ("iterations", "evaluations", "gradients", "expected_evaluations")}
+    counts = {name: getattr(one, name) for name in ("iterations", "evaluations", "gradients", "expected_evaluations")}
     return {
         "method": one.name,
         "d": one.d,
@@ -122,7 +121,7 @@ def plain_plan(one: Any) -> dict[str, Any]:
         "constants": one.constants.kind,
         "output": one.output,
         "parameters": {name: _number(value) for name, value in one.parameters.items()},
-        **{name: _number(value) for name, value in counted.items()},
+        **{name: _number(value) for name, value in counts.items()},
         "exact": one.exact,
         "notes": [text for text in (one.note, *one.defects) if text],
     }

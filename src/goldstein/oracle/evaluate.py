@@ -30,7 +30,8 @@ def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
     """Say what is wrong with a `workers` argument, before anything is evaluated."""
     if _is_number(workers):
         if workers < -1 or workers == 0:
-            raise ValueError(f"workers must be a positive number of processes, or -1 for all cores; got {workers}.")
+            expected = "a positive number of processes, or -1 for all cores"
+            raise arguments.WrongValueError("workers", expected, str(workers))
     elif workers is not None and (isinstance(workers, bool) or not _can_work(workers)):
         raise TypeError(
             "workers must be a number, an executor with .submit, a map-like callable, or a pool such as that of "
@@ -43,7 +44,7 @@ def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
         return
     if workers is None or (_is_number(workers) and workers == 1):
         raise ValueError(
-            "timeout needs workers, since an evaluation in this process cannot be stopped; set workers=2 or more."
+            "timeout needs workers, since an evaluation in this process cannot be stopped: use two workers or more."
         )
     if not _is_number(workers) and not _is_pool(workers) and not hasattr(workers, "submit"):
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -23,9 +24,12 @@ class Evaluates(Protocol):
     ----------
     started, repeated : int
         Rows of the query at hand that were begun, and rows of all queries that were begun again.
+    deadline : float or None
+        The moment of `time.monotonic()` at which the time is up.
     """
 
     started: int
+    deadline: float | None
 
     @property
     def repeated(self) -> int:
@@ -55,11 +59,16 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
     session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
     with session.interrupts as interrupts:
         try:
+            replay = _Replay(evaluate)
             query = next(play)
+            if journal is None or not journal.replaying:
+                replay.forget()
             while True:
                 if query is None:
                     interrupts.check()
-                    evaluate.check_time()
+                    if journal is None or not journal.replaying:
+                        replay.end()
+                        evaluate.check_time()
                     if bar is not None:
                         replaying = journal is not None and journal.replaying
                         bar.done(session.facts.nfev, session.step.value, replaying)
@@ -73,7 +82,11 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                     interrupts.allow()
                     if journal is not None:
                         known = journal.known(query)
+                        if sum(len(answer.values) for _, answer in known) < len(query):
+                            replay.end()
                     answer = evaluate(query, known, log)
+                    if journal is not None:
+                        answer.reason = answer.reason or journal.reason
                     interrupts.forbid()
                 except BaseException as error:
                     interrupts.forbid()
@@ -102,3 +115,21 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                     "raised by the function), `.result` the run so far."
                 )
             raise
+
+
+class _Replay:
+    """Keeps the time that the replay of a journal takes out of the time that the run is given."""
+
+    def __init__(self, evaluate: Evaluates) -> None:
+        self._evaluate = evaluate
+        self._since: float | None = time.monotonic()
+
+    def forget(self) -> None:
+        """There is no replay."""
+        self._since = None
+
+    def end(self) -> None:
+        """Move the deadline by the time that the replay took."""
+        if self._since is not None and self._evaluate.deadline is not None:
+            self._evaluate.deadline += time.monotonic() - self._since
+        self._since = None

@@ -1,13 +1,13 @@
-"""What a journal says of its run, also while that is going on: read only, in memory that does not grow with the run."""
+"""What a journal says of its run, also while that is running: read only, in memory that does not grow with the run."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +15,30 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.run.journal import BEGUN, HEADER, ROWS, TOLD, VALUES, Stage, check_of_a_run
-from goldstein.run.records import CHUNK, MAGIC, DamagedError, Record, check_magic, is_being_written, scan
+from goldstein.run.journal import (
+    HEADER,
+    LONGEST,
+    MALFORMED,
+    ROWS,
+    STARTED,
+    VALUES,
+    VALUES_HEAD,
+    Stage,
+    malformed,
+    read_stages,
+    take_record,
+)
+from goldstein.run.records import (
+    CHUNK,
+    MAGIC,
+    VERSION,
+    DamagedError,
+    Record,
+    check_magic,
+    check_regular,
+    is_being_written,
+    scan,
+)
 from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, read_snapshot
 from goldstein.run.spec import BARE
@@ -25,8 +47,10 @@ POINTS = 64  # of the curve at least, when there are as many values; at most twi
 RECENT = 1000  # records over which the time of an evaluation is taken
 AT_ONCE = 1 << 14  # bytes of values that are looked at together
 PAUSE = 10  # times a gap is longer than the next shorter one where pauses begin
-LAST = 10  # the mean of noisy values is over the last of so many parts of the run
+LAST = 10  # the mean of noisy values is over the last tenth of the run
 ATTEMPTS = 3  # at reading a file that changes meanwhile
+LONGEST_MESSAGE = 5_000  # letters
+SETTINGS = ("method", "oracle", "x0", "x_scale", "bounds", "output", "stop", "stationarity")
 
 
 @dataclass
@@ -38,7 +62,7 @@ class Inspection:
     path : str
         The file.
     stage : int
-        The stage that the run is in, from 1; 0: nothing was begun.
+        The stage that the run is in, from 1; 0: the file holds no run.
     evaluations, gradients : int
         Values and gradients that the run was told, those after its last snapshot in machine code not counted.
     max_evals, max_iter : int or None
@@ -50,11 +74,11 @@ class Inspection:
     failures : int
         Values that are not finite.
     unanswered : int
-        Rows that were begun and not answered: they are in flight, or were lost with a process that died.
+        Rows that were started and not answered: they are in flight, or were lost with a process that died.
     seconds_each : float or None
-        Time from one evaluation to the next of late; longer pauses of the run are left out.
+        Recent time from one evaluation to the next; longer pauses of the run are left out.
     seconds_left : float or None
-        What is left of the budget at that pace; None: nobody knows, or it has ended.
+        Time for the rest of the budget at that pace; None: not known, or it has ended.
     seconds_since : float or None
         Time since the last value came.
     curve : list of (int, float)
@@ -64,7 +88,7 @@ class Inspection:
     outcome : dict or None
         How it ended: `status` by name, `fun`, `fun_stderr`, `nfev`, `message` and others of `Result`.
     running : bool or None
-        Whether a process is writing into it; None: nobody knows, as on Windows. It may be wrong about processes of
+        Whether a process is writing into it; None: not known, as on Windows. It may be wrong about processes of
         other machines that share the file.
     x, x_fun : list of float and float, or None
         The answer of a run that has ended, and f there. Before that the best point up to the last snapshot and the
@@ -130,19 +154,19 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
     >>> from goldstein.run.inspection import inspect
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.journal"
     >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(3), max_evals=200, rng=0, journal=path)
-    >>> seen = inspect(path)
-    >>> seen.evaluations == res.nfev, seen.max_evals, seen.outcome["status"]
+    >>> summary = inspect(path)
+    >>> summary.evaluations == res.nfev, summary.max_evals, summary.outcome["status"]
     (True, 200, 'MAX_EVALS')
     """
     file = Path(path)
     for attempt in range(1, ATTEMPTS + 1):
         before = file.stat()
         try:
-            return _inspected(file)
+            return _read(file)
         except DamagedError:
             after = file.stat()
             changed = (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
-            if not changed or attempt == ATTEMPTS:  # not what a run that goes on was just writing
+            if not changed or attempt == ATTEMPTS:  # not what a run was just writing
                 raise
     raise AssertionError
 
@@ -150,11 +174,7 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
 def stages_in(path: str | os.PathLike[str]) -> list[Stage]:
     """Return the stages of the run in a journal; nothing is locked and nothing is changed."""
     file = Path(path)
-    watch = _Watch()
-    for record in _records(file):
-        watch.take(record)
-    check_of_a_run(file, watch.stages)
-    return watch.stages
+    return read_stages(_records(file, oldest=VERSION), file)
 
 
 def total_limits(stages: list[Stage]) -> dict[str, int | None]:
@@ -166,67 +186,73 @@ def total_limits(stages: list[Stage]) -> dict[str, int | None]:
     return limits
 
 
-def _records(path: Path) -> Iterator[Record]:
+def _records(path: Path, oldest: int) -> Iterator[Record]:
+    check_regular(path)
     with path.open("rb", buffering=CHUNK) as file:
-        if check_magic(file.read(len(MAGIC)), path):
+        if check_magic(file.read(len(MAGIC)), path, oldest=oldest):
             yield from scan(file, path)
 
 
-def _inspected(path: Path) -> Inspection:
-    seen = Inspection(str(path), running=is_being_written(path))
-    watch = _Watch()
-    for record in _records(path):
-        watch.take(record)
-    if not watch.stages:
-        return seen
-    check_of_a_run(path, watch.stages)
-    watch.fill(seen)
-    _look_at_snapshot(path, watch.stages, seen)
-    if seen.max_evals is not None and seen.outcome is None and seen.seconds_each is not None:
-        seen.seconds_left = max(seen.max_evals - seen.evaluations, 0) * seen.seconds_each
-    return seen
+def _read(path: Path) -> Inspection:
+    check_regular(path)
+    summary = Inspection(str(path), running=is_being_written(path))
+    reader = _Reader(path)
+    for record in _records(path, oldest=1):
+        reader.take(record)
+    if not reader.stages:
+        return summary
+    try:
+        reader.fill(summary)
+    except MALFORMED:
+        raise malformed(path, len(MAGIC)) from None
+    with suppress(*MALFORMED):  # it is only a cache
+        _add_snapshot(path, reader.stages, summary)
+    if summary.max_evals is not None and summary.outcome is None and summary.seconds_each is not None:
+        summary.seconds_left = max(summary.max_evals - summary.evaluations, 0) * summary.seconds_each
+    return summary
 
 
-def _look_at_snapshot(path: Path, stages: list[Stage], seen: Inspection) -> None:
+def _add_snapshot(path: Path, stages: list[Stage], summary: Inspection) -> None:
     """Take over what is only in the snapshot: the best point, and the course of a compiled run."""
     snapshot = read_snapshot(path.with_name(path.name + ".snapshot"))
     if snapshot is None or snapshot.run != stages[-1].header["id"]:
         return
-    _take_point(snapshot, stages[0].header, seen)
+    _add_point(snapshot, stages[0].header, summary)
     if not snapshot.compiled:
         return
-    seen.compiled = True
-    seen.evaluations = max(seen.evaluations, snapshot.facts.nfev)
-    seen.gradients = max(seen.gradients, snapshot.facts.ngev)
-    seen.failures = max(seen.failures, snapshot.facts.nfail)
+    summary.compiled = True
+    summary.evaluations = max(summary.evaluations, snapshot.facts.nfev)
+    summary.gradients = max(summary.gradients, snapshot.facts.ngev)
+    summary.failures = max(summary.failures, snapshot.facts.nfail)
     columns = snapshot.recorder.columns
     points = [
         (int(nfev), float(fun)) for nfev, fun in zip(columns["nfev"], columns["fun"], strict=True) if np.isfinite(fun)
     ]
-    if points and len(points) > len(seen.curve):
-        seen.curve = points[:: max(len(points) // POINTS, 1)]
-        seen.best = points[-1][1] if seen.noisy else min(fun for _, fun in points)
+    if points and len(points) > len(summary.curve):
+        summary.curve = points[:: max(len(points) // POINTS, 1)]
+        summary.best = points[-1][1] if summary.noisy else min(fun for _, fun in points)
 
 
-def _take_point(snapshot: Snapshot, header: Mapping[str, Any], seen: Inspection) -> None:
+def _add_point(snapshot: Snapshot, header: Mapping[str, Any], summary: Inspection) -> None:
     """Take over the best point of a run that has not ended; with noise its answer, if it is as the user sees it."""
-    if seen.x is not None:
+    if summary.x is not None:
         return
-    if not seen.noisy and not snapshot.compiled and snapshot.incumbent.x is not None:
-        seen.x = snapshot.incumbent.x.tolist()
-        seen.x_fun = snapshot.incumbent.fun
+    if not summary.noisy and not snapshot.compiled and snapshot.incumbent.x is not None:
+        summary.x = snapshot.incumbent.x.tolist()
+        summary.x_fun = snapshot.incumbent.fun
         return
     answer = snapshot.tracker.answer(snapshot.step.x)
     start = (header.get("call") or {}).get("x0") or {}
     d = len(start["numbers"]) if "numbers" in start else math.prod(start.get("shape", [0]))
     if header["x_scale"] is None and answer.size == d:
-        seen.x = answer.tolist()
+        summary.x = answer.tolist()
 
 
-class _Watch:
+class _Reader:
     """Sums up records as they are read."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self.stages: list[Stage] = []
         self.noisy = False
         self.values = 0
@@ -235,39 +261,38 @@ class _Watch:
         self.failures = 0  # besides those on the curve
         self._first: list[float] = []  # values of the first query
         self.stamps: deque[tuple[float, int]] = deque(maxlen=RECENT + 1)
-        self.one_by_one = True  # no part was begun before the one before was told
-        self._begun: tuple[int, int] | None = None
+        self.one_by_one = True  # no part was started before the one before was answered
+        self._started: tuple[int, int] | None = None
 
     def take(self, record: Record) -> None:
         """Take a record into account."""
+        take_record(self.stages, record, self._path)
         if record.kind == HEADER:
-            stage = Stage(json.loads(record.content), record.end, record.end)
-            self.noisy = self.noisy or not str(stage.header.get("oracle")).startswith("Deterministic")
-            self.stages.append(stage)
-        elif self.stages:
-            self.stages[-1].take(record)
-            if record.kind == VALUES:
-                self._told(record.content)
-            elif record.kind == BEGUN:
-                number, first, _ = ROWS.unpack(record.content)
-                self.one_by_one = self.one_by_one and self._begun in (None, (number, first))
-                self._begun = (number, first)
+            self.noisy = self.noisy or not str(self.stages[-1].header.get("oracle")).startswith("Deterministic")
+        elif record.kind == VALUES:
+            self._take_values(record.content)
+        elif record.kind == STARTED:
+            number, first, _ = ROWS.unpack(record.content)
+            self.one_by_one = self.one_by_one and self._started in (None, (number, first))
+            self._started = (number, first)
 
-    def _told(self, content: bytes) -> None:
-        number, _, rows, order, _, stamp, _ = TOLD.unpack_from(content)
+    def _take_values(self, content: bytes) -> None:
+        number, _, rows, order, _, stamp, _ = VALUES_HEAD.unpack_from(content)
         self.stamps.append((stamp, rows))
-        self._begun = None
+        self._started = None
         if order:
             self.gradients += rows
             return
         if number == 1 and len(self.stages) == 1:
-            self._first += np.frombuffer(content, offset=TOLD.size).tolist()
+            self._first += np.frombuffer(content, offset=VALUES_HEAD.size).tolist()
         self.values += rows
         if self.stages[-1].ending is not None and (self.noisy or self._gave_two_values()):
-            judging = np.frombuffer(content, offset=TOLD.size)  # of candidates, the start among them: not the course
+            judging = np.frombuffer(
+                content, offset=VALUES_HEAD.size
+            )  # of candidates, the start among them: not the course
             self.failures += int(np.count_nonzero(~np.isfinite(judging)))
             return
-        self.curve.add(content[TOLD.size :])
+        self.curve.add(content[VALUES_HEAD.size :])
 
     def _gave_two_values(self) -> bool:
         """Whether a bare callable gave two values at one point, which its first query asks for."""
@@ -275,32 +300,32 @@ class _Watch:
         bare = call.get("oracle", {}).get("kind") == BARE
         return bare and len(self._first) == 2 and len(set(self._first)) == 2 and all(map(math.isfinite, self._first))
 
-    def fill(self, seen: Inspection) -> None:
-        """Write down what was seen."""
+    def fill(self, summary: Inspection) -> None:
+        """Write the sums down."""
         last = self.stages[-1]
         header = self.stages[0].header
-        seen.stage = len(self.stages)
-        seen.evaluations = self.values
-        seen.gradients = self.gradients
+        summary.stage = len(self.stages)
+        summary.evaluations = self.values
+        summary.gradients = self.gradients
         limits = total_limits(self.stages)
-        seen.max_evals = limits["max_evals"]
-        seen.max_iter = limits["max_iter"]
-        seen.noisy = self.noisy or self._gave_two_values()
-        seen.failures = self.curve.failures + self.failures
-        seen.unanswered = sum(stage.begun - stage.told for stage in self.stages)
-        seen.curve = self.curve.points(seen.noisy)
-        seen.best = self.curve.recent() if seen.noisy else self.curve.lowest
-        seen.seconds_each = _seconds_each(list(self.stamps), self.one_by_one)
+        summary.max_evals = limits["max_evals"]
+        summary.max_iter = limits["max_iter"]
+        summary.noisy = self.noisy or self._gave_two_values()
+        summary.failures = self.curve.failures + self.failures
+        summary.unanswered = sum(stage.started - stage.answered for stage in self.stages)
+        summary.curve = self.curve.points(summary.noisy)
+        summary.best = self.curve.recent() if summary.noisy else self.curve.lowest
+        summary.seconds_each = _seconds_each(list(self.stamps), self.one_by_one)
         if self.stamps:
-            seen.seconds_since = max(time.time() - self.stamps[-1][0], 0.0)
+            summary.seconds_since = max(time.time() - self.stamps[-1][0], 0.0)
         if last.outcome is not None:
-            about = dict(last.outcome)
-            seen.compiled = bool(about.pop("compiled", False))
-            seen.x = about.pop("x", None)
-            seen.x_fun = about["fun"] if seen.x is not None else None
-            seen.outcome = {**about, "status": Status(about["status"]).name}
-        seen.versions = header["versions"]
-        seen.settings = _settings(header)
+            outcome = {**last.outcome, "message": last.outcome["message"][:LONGEST_MESSAGE]}
+            summary.compiled = bool(outcome.pop("compiled", False))
+            summary.x = outcome.pop("x", None)
+            summary.x_fun = outcome["fun"] if summary.x is not None else None
+            summary.outcome = {**outcome, "status": Status(outcome["status"]).name}
+        summary.versions = header["versions"]
+        summary.settings = _settings(header)
 
 
 class _Curve:
@@ -408,14 +433,15 @@ def _seconds_each(stamps: list[tuple[float, int]], one_by_one: bool) -> float | 
 def _settings(header: dict[str, Any]) -> dict[str, Any]:
     """Return what makes a run in short."""
     if header.get("settings"):
-        return {"method": header["method"], "oracle": header["oracle"], **header["settings"]}
-    scale = header["x_scale"]
-    shown = {"method": header["method"], "oracle": header["oracle"], "x0": header["x0"]["shown"]}
-    shown["x_scale"] = None if scale is None else scale["shown"]
-    shown["bounds"] = None if header["bounds"] is None else f"{header['bounds']}"[:200]
-    for name in ("output", "stop", "stationarity"):
-        shown[name] = header[name]
-    return shown
+        settings = {"method": header["method"], "oracle": header["oracle"], **header["settings"]}
+    else:
+        settings = {name: header[name] for name in SETTINGS}
+        for name in ("x0", "x_scale"):
+            settings[name] = None if header[name] is None else header[name]["shown"]
+    for name, value in settings.items():
+        if value not in (None, []) and len(str(value)) > LONGEST:
+            settings[name] = f"{value}"[:LONGEST]
+    return settings
 
 
 def _finite(value: Any) -> Any:

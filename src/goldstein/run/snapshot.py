@@ -1,4 +1,4 @@
-"""A run at a moment when nothing is under way: all that going on from there needs, as plain data.
+"""A run between two queries: everything that is needed to continue from there, as plain data.
 
 On disk it is one `.npz` file, arrays and a JSON text with everything else; nothing is pickled. It is written beside its
 place and moved there in one step. It is a cache of the journal: one that cannot be read is as good as none.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from goldstein.run.session import Session
 
 FORMAT = 5
+BEGINNING = 256  # bytes of the text by which a snapshot is recognised
 
 
 @dataclass
@@ -96,15 +99,24 @@ def snapshot_of(run: Session) -> Snapshot:
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Write a snapshot in one step."""
+    """Write a snapshot in one step, under another name first."""
     arrays: dict[str, Any] = {}
     text = json.dumps({"format": FORMAT, "content": pack(snapshot, arrays)})
-    beside = path.with_name(path.name + ".new")
-    with beside.open("wb") as file:
+    new = path.with_name(path.name + ".new")
+    with new.open("wb") as file:
         np.savez(file, json=np.frombuffer(text.encode(), np.uint8), **arrays)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+    os.replace(new, path)
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether a file is a snapshot, of this version or another, and not something of the user's."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("json.npy") as text:
+            return b'{"format": ' in text.read(BEGINNING)
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error):
+        return False
 
 
 def read_snapshot(path: Path) -> Snapshot | None:
@@ -116,6 +128,6 @@ def read_snapshot(path: Path) -> Snapshot | None:
         if head["format"] != FORMAT:
             return None
         content = unpack(head["content"], arrays)
-    except Exception:  # whatever it is, the run can be played again
+    except Exception:  # the run can be replayed instead
         return None
     return content if isinstance(content, Snapshot) else None

@@ -32,6 +32,7 @@ from goldstein.run.journal import Journal, content_of, shown_point
 FEW = 1000  # numbers that are written as such; more of them as bytes
 MOST_BYTES = 100_000  # of `args` that are worth a copy in every journal
 BARE = "bare"
+OWN_KEYS = ("function", "oracle", "method", "projection", "missing")  # of a header that are no arguments as they are
 ORACLES = {kind.__name__: kind for kind in (Deterministic, Seeded, Unreplayable)}
 
 
@@ -229,6 +230,10 @@ def arguments_of(header: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
     """
     if header is None:
         raise ValueError("it does not say by which call it was made")
+    known = {one.name for one in fields(RunSpec) if "header" not in one.metadata.get(OMIT, ())} | {*OWN_KEYS}
+    unknown = header.keys() - known
+    if unknown:
+        raise ValueError(f"its header has unknown entries: {', '.join(sorted(unknown)):.200}")
     missing = [name for name in header["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
     if missing:
         raise ValueError(f"what it was given is no plain data: {', '.join(missing)}")
@@ -418,7 +423,10 @@ def _made(plain: Any) -> Any:
     if "dict" in plain:
         return {key: _made(item) for key, item in plain["dict"].items()}
     if "builtin" in plain:
-        return getattr(builtins, plain["builtin"])
+        kind = getattr(builtins, plain["builtin"], None)
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise ValueError("its header names something that is no exception")
+        return kind
     if "by name" in plain:
         return _by_name(plain["by name"], {key: _made(item) for key, item in plain["options"].items()})
     return _made_settings(plain)
