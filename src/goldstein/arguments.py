@@ -11,12 +11,14 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ArgumentError(Exception):
@@ -32,27 +34,28 @@ class ArgumentError(Exception):
         What it is, in words; None: left out of the sentence.
     hint : str, optional
         What to do.
-    optional : bool, optional
+
+    Attributes
+    ----------
+    optional : bool
         It may be None, too.
 
     Examples
     --------
-    >>> error = WrongValueError("max_evals", "a whole number of at least 1", "0", optional=True)
+    >>> error = WrongValueError("max_evals", "a whole number of at least 1", "0")
     >>> str(error)
-    'max_evals must be a whole number of at least 1 or None, got 0.'
+    'max_evals must be a whole number of at least 1, got 0.'
     >>> error.as_option("--max-evals")
     '--max-evals must be a whole number of at least 1, got 0.'
     """
 
-    def __init__(
-        self, name: str, expected: str, got: str | None = None, hint: str = "", optional: bool = False
-    ) -> None:
-        super().__init__(name, expected, got, hint, optional)
+    def __init__(self, name: str, expected: str, got: str | None = None, hint: str = "") -> None:
+        super().__init__(name, expected, got, hint)
         self.name = name
         self.expected = expected
         self.got = got
         self.hint = hint
-        self.optional = optional
+        self.optional = False
 
     def __str__(self) -> str:
         return self._sentence(self.name, " or None" if self.optional else "")
@@ -92,37 +95,23 @@ def keep(settings: Any, **values: Any) -> None:
         object.__setattr__(settings, name, value)
 
 
-def number(
-    name: str,
-    value: Any,
-    expected: str = "a number",
-    fits: Callable[[float], bool] | None = None,
-    *,
-    optional: bool = False,
-) -> float:
+def number(name: str, value: Any, expected: str = "a number", fits: Callable[[float], bool] = lambda x: True) -> float:
     """Return a number that is not NaN and that `fits`."""
     value = _unpacked(value)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise WrongTypeError(name, expected, shown(value), optional=optional)
+        raise WrongTypeError(name, expected, shown(value))
     try:
         plain = float(value)
     except OverflowError:  # a whole number beyond floating point
         plain = math.inf if value > 0 else -math.inf  # type: ignore[operator]
-    if math.isnan(plain) or not (fits is None or fits(plain)):
-        raise WrongValueError(name, expected, shown(value), optional=optional)
+    if math.isnan(plain) or not fits(plain):
+        raise WrongValueError(name, expected, shown(value))
     return plain
 
 
 def positive(name: str, value: Any, expected: str = "a positive number") -> float:
     """Return a positive finite number."""
     return number(name, value, expected, lambda x: 0 < x < math.inf)
-
-
-def optional_positive(name: str, value: Any) -> float | None:
-    """Return a positive finite number, or None."""
-    if value is None:
-        return None
-    return number(name, value, "a positive number", lambda x: 0 < x < math.inf, optional=True)
 
 
 def not_negative(name: str, value: Any) -> float:
@@ -145,13 +134,6 @@ def count(name: str, value: Any, least: int = 1) -> int:
     return _whole(name, value, least, f"a whole number of at least {least}")
 
 
-def optional_count(name: str, value: Any, least: int = 1) -> int | None:
-    """Return a whole number of at least `least`, or None."""
-    if value is None:
-        return None
-    return _whole(name, value, least, f"a whole number of at least {least}", optional=True)
-
-
 def flag(name: str, value: Any) -> bool:
     """Return True or False."""
     if not isinstance(value, bool | np.bool_):
@@ -159,23 +141,18 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def one_of(name: str, value: Any, names: Collection[str], *, optional: bool = False) -> str:
+def one_of(name: str, value: Any, names: Collection[str]) -> str:
     """Return one of some names."""
     if isinstance(value, str) and value in names:
         return value
     kind = WrongValueError if isinstance(value, str) else WrongTypeError
-    raise kind(name, f"one of {', '.join(names)}", shown(value), optional=optional)
+    raise kind(name, f"one of {', '.join(names)}", shown(value))
 
 
-def optional_one_of(name: str, value: Any, names: Collection[str]) -> str | None:
-    """Return one of some names, or None."""
-    return None if value is None else one_of(name, value, names, optional=True)
-
-
-def optional_callable(name: str, value: Any) -> Any:
-    """Return a callable, or None."""
-    if value is not None and not callable(value):
-        raise WrongTypeError(name, "a callable", type(value).__name__, optional=True)
+def function(name: str, value: Any) -> Any:
+    """Return a callable."""
+    if not callable(value):
+        raise WrongTypeError(name, "a callable", type(value).__name__)
     return value
 
 
@@ -208,18 +185,16 @@ def point(name: str, value: Any) -> Array:
     return x
 
 
-def optional_scales(name: str, value: Any, d: int) -> Array | None:
-    """Return d positive numbers that have inverses, from d of them or one for all, or None."""
-    if value is None:
-        return None
+def scales(name: str, value: Any, d: int) -> Array:
+    """Return d positive numbers that have inverses, from d of them or one for all."""
     expected = f"a positive number or {d} of them"
-    scales = reals(name, value, expected)
-    if scales.shape not in ((), (d,)) or not (np.isfinite(scales) & (scales > 0)).all():
+    sizes = reals(name, value, expected)
+    if sizes.shape not in ((), (d,)) or not (np.isfinite(sizes) & (sizes > 0)).all():
         raise WrongValueError(name, expected, shown(value))
     smallest = np.finfo(np.float64).tiny
-    if scales.min() < smallest:
+    if sizes.min() < smallest:
         raise WrongValueError(name, f"at least {smallest:.3g}, below which 1/{name} overflows", shown(value))
-    return np.broadcast_to(scales, (d,)).copy()
+    return np.broadcast_to(sizes, (d,)).copy()
 
 
 def interval(name: str, value: Any, expected: str) -> tuple[float, float]:
@@ -243,6 +218,26 @@ def exceptions(name: str, value: Any) -> tuple[type[Exception], ...]:
     return kinds
 
 
+def _optional(check: Callable[Concatenate[str, Any, P], T]) -> Callable[Concatenate[str, Any, P], T | None]:
+    """Return the same check for an argument that may be None."""
+
+    def checked(name: str, value: Any, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return None if value is None else check(name, value, *args, **kwargs)
+        except ArgumentError as error:
+            error.optional = True
+            raise
+
+    return checked
+
+
+optional_callable = _optional(function)
+optional_count = _optional(count)
+optional_one_of = _optional(one_of)
+optional_positive = _optional(positive)
+optional_scales = _optional(scales)
+
+
 def shown(value: Any) -> str:
     """Return a value in one line that is not too long."""
     return printable(repr(value)[:1000])[:80]
@@ -253,12 +248,12 @@ def _unpacked(value: Any) -> Any:
     return value[()] if type(value) is np.ndarray and value.ndim == 0 else value
 
 
-def _whole(name: str, value: Any, least: int, expected: str, *, optional: bool = False) -> int:
+def _whole(name: str, value: Any, least: int, expected: str) -> int:
     value = _unpacked(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise WrongTypeError(name, expected, shown(value), optional=optional)
+        raise WrongTypeError(name, expected, shown(value))
     if value < least:
-        raise WrongValueError(name, expected, shown(value), optional=optional)
+        raise WrongValueError(name, expected, shown(value))
     return int(value)
 
 

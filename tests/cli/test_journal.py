@@ -23,7 +23,7 @@ from goldstein.cli.journal import curve_lines
 from goldstein.oracle import Answer
 from goldstein.run.inspection import inspect
 from goldstein.run.journal import Journal
-from goldstein.run.spec import RunSpec, arguments_of
+from goldstein.run.spec import RunSpec
 
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
 MODEL = """
@@ -123,7 +123,7 @@ def test_inspect_says_how_far_a_run_is(model):
     assert f"best so far {seen.best:.6g}" in said
     assert "CALLBACK: Stopped by the callback." in said
     assert "method Probed(requested='gfm'" in said
-    assert "x0 array([ 1. , -0.5 , 0.25, 2. ])" in said
+    assert "x0 [1.0, -0.5, 0.25, 2.0]" in said
     assert "┤" in said
 
 
@@ -150,27 +150,36 @@ def test_noise_shows_as_a_mean_also_of_a_bare_function(model):
     assert inspect("sum.journal").noisy
 
 
-def write(path, values, seconds, monkeypatch):
-    """Write a journal by hand: values that came in parts, and the time of day of each part."""
-    clock = iter(seconds)
-    monkeypatch.setattr("goldstein.run.journal.time.time", lambda: next(clock))
-    identity = {"method": "GFM()", "oracle": "Deterministic, n=None", "x0": {"shown": "0"}, "rng": {}, "x_scale": None}
-    identity |= {"bounds": None, "output": None, "stop": [], "stationarity": None}
-    with Journal(path) as journal:
-        journal.begin(identity, {"max_evals": 100, "max_iter": None}, False)
-        for part in values:
-            journal.known(gs.Query(np.zeros((len(part), 1))))
-            journal.begun(0, len(part))
-            journal.told(0, Answer(np.array(part, dtype=float)))
-        journal.begun(0, 3)
-    monkeypatch.undo()
+IDENTITY = {"method": "GFM()", "oracle": "Deterministic, n=None", "rng": {}}
+
+
+def write(path, lives, monkeypatch):
+    """Write a journal by hand, in one life of the run after the other: the time at which it begins to evaluate, and
+    for each part of the values when it came, and the values."""
+    earlier = []
+    for began, parts in lives:
+        clock = iter([began, *(stamp for stamp, _ in parts)])
+        with monkeypatch.context() as patch, Journal(path) as journal:
+            patch.setattr("goldstein.run.journal.time.time", lambda clock=clock: next(clock))
+            journal.begin(IDENTITY, {"max_evals": 100, "max_iter": None}, noisy=False)
+            for part in earlier:
+                journal.known(gs.Query(np.zeros((len(part), 1))))
+            for _, part in parts:
+                earlier.append(part)
+                journal.known(gs.Query(np.zeros((len(part), 1))))
+                journal.start(0, len(part))
+                journal.record(0, Answer(np.array(part, dtype=float)))
 
 
 def test_times_failures_and_rows_in_flight(tmp_path, monkeypatch):
     path = tmp_path / "run.journal"
     day = 86_400
-    stamps = [0, 2, 4, 6, 8, day + 8, day + 10, day + 12]  # stopped for a day
-    write(path, [[4, 5], [3, np.nan], [3, 3], [np.inf, 2], [7, 8], [2.5, 9], [9, 9], [9, 9]], stamps, monkeypatch)
+    first = [(2, [4, 5]), (4, [3, np.nan]), (6, [3, 3]), (8, [np.inf, 2]), (10, [7, 8])]
+    second = [(day + 2, [2.5, 9]), (day + 4, [9, 9]), (day + 6, [9, 9])]
+    write(path, [(0, first), (day, second)], monkeypatch)  # stopped for a day
+    with Journal(path) as journal:
+        journal.begin(IDENTITY, {"max_evals": 100, "max_iter": None}, noisy=False)
+        journal.start(0, 3)
     seen = inspect(path)
     assert seen.evaluations == 16
     assert seen.failures == 2
@@ -178,7 +187,7 @@ def test_times_failures_and_rows_in_flight(tmp_path, monkeypatch):
     assert seen.unanswered == 3
     assert seen.seconds_each == pytest.approx(1.0)
     assert seen.seconds_left == pytest.approx(84.0)
-    assert seen.seconds_since == pytest.approx(time.time() - day - 12, abs=60)
+    assert seen.seconds_since == pytest.approx(time.time() - day - 6, abs=60)
     said = run("inspect", path)[1]
     for words in ("in flight or lost 3", "failures 2", "time an evaluation 1 s", "time left 1 min 24 s", "not yet"):
         assert words in said
@@ -186,27 +195,23 @@ def test_times_failures_and_rows_in_flight(tmp_path, monkeypatch):
 
 def test_several_pauses_are_no_part_of_an_evaluation(tmp_path, monkeypatch):
     path = tmp_path / "run.journal"
-    stamps = [0, 2, 4, 3600, 3602, 3604, 7200, 7202, 7204, 90_000, 90_002]
-    write(path, [[4, 5]] * len(stamps), stamps, monkeypatch)
+    write(path, [(hour, [(hour + 2, [4, 5]), (hour + 4, [4, 5])]) for hour in (0, 3600, 7200, 90_000)], monkeypatch)
     assert inspect(path).seconds_each == pytest.approx(1.0)
 
 
 def test_answers_that_come_in_bursts_are_no_pauses(tmp_path, monkeypatch):
     path = tmp_path / "run.journal"
-    identity = {"method": "GFM()", "oracle": "Deterministic, n=None", "x0": {"shown": "0"}, "rng": {}, "x_scale": None}
-    identity |= {"bounds": None, "output": None, "stop": [], "stationarity": None}
-    clock = iter([60.0 * burst + 0.001 * place for burst in range(3) for place in range(8)])
-    monkeypatch.setattr("goldstein.run.journal.time.time", lambda: next(clock))
-    with Journal(path) as journal:
-        journal.begin(identity, {"max_evals": 100, "max_iter": None}, False)
+    clock = iter([0.0, *(60.0 * burst + 0.001 * place for burst in (1, 2, 3) for place in range(8))])
+    with monkeypatch.context() as patch, Journal(path) as journal:
+        patch.setattr("goldstein.run.journal.time.time", lambda: next(clock))
+        journal.begin(IDENTITY, {"max_evals": 100, "max_iter": None}, noisy=False)
         for _ in range(3):
             journal.known(gs.Query(np.zeros((8, 1))))
             for row in range(8):
-                journal.begun(row, 1)
+                journal.start(row, 1)
             for row in range(8):
-                journal.told(row, Answer(np.array([1.0])))
-    monkeypatch.undo()
-    assert inspect(path).seconds_each == pytest.approx(120 / 23, rel=0.01)
+                journal.record(row, Answer(np.array([1.0])))
+    assert inspect(path).seconds_each == pytest.approx(180 / 24, rel=0.01)
 
 
 def test_the_best_point_shows_where_a_snapshot_has_it(model):
@@ -236,7 +241,7 @@ def test_the_best_point_shows_where_a_snapshot_has_it(model):
 
 
 @pytest.mark.parametrize("settings", [{}, {"x_scale": 2.0}, {"bounds": [(0, 1), (1, 1), (0, 1), (0, 1)]}])
-def test_with_noise_the_answer_so_far_shows_if_it_is_the_users(model, settings):
+def test_with_noise_the_answer_so_far_shows_in_the_users_coordinates(model, settings):
     calls = []
 
     def dies(x, i):
@@ -250,7 +255,7 @@ def test_with_noise_the_answer_so_far_shows_if_it_is_the_users(model, settings):
     with pytest.raises(OSError, match="down") as raised:
         gs.minimize(gs.FiniteSum(dies, 3), start, gs.GFM(0.1, 0.05), max_evals=300, rng=0, journal=journal, **settings)
     seen = inspect("run.journal")
-    assert seen.x == (None if settings else raised.value.result.x.tolist())
+    assert seen.x == raised.value.result.x.tolist()
     assert seen.x_fun is None
 
 
@@ -547,7 +552,7 @@ def test_criteria_methods_and_exceptions_of_ones_own_are_refused(model):
     half(model.plain, stop=[Own()], catch=OwnError)
     code, said = run("resume", "run.journal", "--with", "journal_model:plain")
     assert code == 2
-    assert "stop (a test_cli_journal.Own)" in said
+    assert "Own)" in said.partition("stop (a ")[2]
     assert "catch (a builtins.type)" in said
 
 
@@ -604,10 +609,10 @@ def test_ctrl_c_ends_with_the_code_of_the_shell(model, tmp_path):
 
 def test_calls_of_many_variables_are_kept_as_bytes():
     x = np.random.default_rng(0).normal(size=3000)
-    oracle = gs.Deterministic(len, args=(1, [2.0, None], {"a": "b"}))
+    oracle = gs.Deterministic(lambda x, *args: 0.0, args=(1, [2.0, None], {"a": "b"}))
     call = json.loads(json.dumps(RunSpec(fun=oracle, x0=x, method=gs.GFM(0.1, 0.1)).header))
     assert len(json.dumps(call["x0"])) < 12 * x.size
-    again = arguments_of(call, len)
+    again = RunSpec.arguments_of(call, lambda x, *args: 0.0)
     np.testing.assert_array_equal(again["x0"], x)
     assert again["method"] == gs.GFM(0.1, 0.1)
     assert again["fun"].args == (1, [2.0, None], {"a": "b"})
@@ -615,11 +620,11 @@ def test_calls_of_many_variables_are_kept_as_bytes():
 
 def test_a_journal_without_a_call_says_so():
     with pytest.raises(ValueError, match="does not say by which call"):
-        arguments_of(None, len)
+        RunSpec.arguments_of(None, len)
 
 
 def test_settings_from_elsewhere_are_not_made():
     call = RunSpec(fun=len, x0=X0, method=gs.GFM(0.1, 0.1)).header
     for settings in ("os:path", "goldstein.minimize:minimize", "goldstein.methods:Nothing"):
         with pytest.raises(ValueError, match="is unknown to this version"):
-            arguments_of({**call, "method": {"settings": settings, "with": {}}}, len)
+            RunSpec.arguments_of({**call, "method": {"settings": settings, "with": {}}}, len)

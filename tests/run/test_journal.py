@@ -710,11 +710,11 @@ def test_a_header_makes_exceptions_only_and_names_known_arguments_only(tmp_path)
     pairs = parts(path)
     witness = tmp_path / "witness"
     for change in (
-        {"catch": {"builtin": "exec"}},
-        {"catch": {"tuple": [{"builtin": "KeyboardInterrupt"}]}},
-        {"stop": {"builtin": "print"}},
-        {"workers": {"builtin": "map"}},
-        {"callback": {"builtin": "print"}},
+        {"catch": {"exception": "exec"}},
+        {"catch": {"tuple": [{"exception": "KeyboardInterrupt"}]}},
+        {"stop": {"exception": "print"}},
+        {"workers": {"exception": "map"}},
+        {"callback": {"exception": "print"}},
         {"journal": str(witness)},
         {"fun": 3},
     ):

@@ -7,7 +7,7 @@ import pytest
 
 import goldstein as gs
 from goldstein.run.inspection import inspect, stages_in
-from goldstein.run.spec import RunSpec, arguments_of
+from goldstein.run.spec import RunSpec
 from goldstein.run.stages import run
 
 X0 = np.array([0.7, -0.3])
@@ -33,7 +33,7 @@ def test_a_new_argument_needs_no_other_place(tmp_path):
     res = minimize_wider(value, X0, gs.GFM(0.1, 0.01), colour="blue", max_evals=60, rng=0, journal=path)
     header = stages_in(path)[0].header
     assert header["colour"] == "blue"  # compared
-    assert arguments_of(header["call"], value)["colour"] == "blue"  # made again
+    assert Wider.arguments_of(header["call"], value)["colour"] == "blue"  # made again
     assert res.settings["colour"] == "blue"
     assert inspect(path).settings["colour"] == "blue"
     page = res.report(tmp_path / "run.html").read_text(encoding="utf-8")

@@ -20,11 +20,11 @@ from goldstein.minimize import minimize
 from goldstein.report import Fact, Summary, write
 from goldstein.report.chart import Chart, Line
 from goldstein.report.summary import numbers
-from goldstein.run.inspection import Inspection, inspect, stages_in, total_limits
-from goldstein.run.journal import MALFORMED
+from goldstein.run.inspection import Inspection, inspect, stages_in
+from goldstein.run.journal import MALFORMED, total_limits
 from goldstein.run.progress import lasting
 from goldstein.run.records import DamagedError
-from goldstein.run.spec import arguments_of
+from goldstein.run.spec import RunSpec
 
 MEAN = "mean of the last 10 %"
 WIDTH = 64  # columns of the curve
@@ -112,7 +112,7 @@ def _call(path: Path, fun: Any) -> dict[str, Any]:
         stages = stages_in(path)
         if not stages:
             raise ValueError("it holds no run")
-        return {**arguments_of(stages[0].header.get("call"), fun), **total_limits(stages)}
+        return {**RunSpec.arguments_of(stages[0].header.get("call"), fun), **total_limits(stages)}
     except DamagedError:
         raise
     except MALFORMED as error:

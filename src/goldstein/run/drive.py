@@ -23,7 +23,7 @@ class Evaluates(Protocol):
     Attributes
     ----------
     started, repeated : int
-        Rows of the query at hand that were begun, and rows of all queries that were begun again.
+        Rows of the current query that were started, and rows of all queries that were started again.
     deadline : float or None
         The moment of `time.monotonic()` at which the time is up.
     """
@@ -33,80 +33,49 @@ class Evaluates(Protocol):
 
     @property
     def repeated(self) -> int:
-        """Rows that were begun again."""
+        """Rows that were started again."""
 
     def __call__(self, query: Query, known: Any = (), log: Any = None) -> Answer:
-        """Answer a query, but for rows that are known; tell the log what is begun and what has come."""
+        """Answer a query, but for rows that are known; tell the log what is started and what has come."""
 
     def check_time(self) -> None:
-        """Raise TimeIsUp if the time that the run was given is over."""
+        """Raise TimeIsUp if the time of the run is over."""
 
 
 def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Result:
     """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
     logger.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.budget.max_evals)
-    result = _play(session, evaluate, bar)
+    with session.interrupts:
+        result = _Driver(session, evaluate, bar).result()
     logger.info("%s after %d evaluations: %s", result.status.name, result.nfev, result.message)
     return result
 
 
-def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
-    play = session.play()
-    journal = session.spec.journal
-    log: Any = journal if bar is None else bar
-    if bar is not None and journal is not None:
-        log = Both(journal, bar)
-    session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
-    with session.interrupts as interrupts:
+class _Driver:
+    """Plays one session."""
+
+    def __init__(self, session: Session, evaluate: Evaluates, bar: Bar | None) -> None:
+        self.session = session
+        self.evaluate = evaluate
+        self.bar = bar
+        self.journal = session.checkpoints.journal
+        self.log: Any = session.spec.journal or bar
+        if session.spec.journal is not None and bar is not None:
+            self.log = Both(session.spec.journal, bar)
+        session.repeats = lambda: evaluate.repeated + self.journal.lost
+
+    def result(self) -> Result:
+        """Return the result, also of a run that is broken off."""
+        session = self.session
         try:
-            replay = _Replay(evaluate)
-            query = next(play)
-            if journal is None or not journal.replaying:
-                replay.forget()
-            while True:
-                if query is None:
-                    interrupts.check()
-                    if journal is None or not journal.replaying:
-                        replay.end()
-                        evaluate.check_time()
-                    if bar is not None:
-                        replaying = journal is not None and journal.replaying
-                        bar.done(session.facts.nfev, session.step.value, replaying)
-                    query = play.send(None)
-                    continue
-                if bar is not None:
-                    bar.final = session.ending.started
-                evaluate.started = 0
-                known: Sequence[tuple[int, Answer]] = ()
-                try:
-                    interrupts.allow()
-                    if journal is not None:
-                        known = journal.known(query)
-                        if sum(len(answer.values) for _, answer in known) < len(query):
-                            replay.end()
-                    answer = evaluate(query, known, log)
-                    if journal is not None:
-                        answer.reason = answer.reason or journal.reason
-                    interrupts.forbid()
-                except BaseException as error:
-                    interrupts.forbid()
-                    session.broken_off(query, evaluate.started + sum(len(answer.values) for _, answer in known))
-                    if isinstance(error, StopIteration):
-                        raise RuntimeError(
-                            "The function raised StopIteration; only callbacks stop a run that way."
-                        ) from error
-                    raise
-                query = play.send(answer)
-        except StopIteration as done:
-            result: Result = done.value
-            return result
+            return self._play()
         except KeyboardInterrupt:
             session.checkpoints.save()
             return session.result(Status.INTERRUPTED)
         except TimeIsUp:
             session.checkpoints.save()
             return session.result(Status.MAX_TIME)
-        except Exception as error:
+        except BaseException as error:
             session.checkpoints.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
                 error.result = session.result(Status.RAISED)  # type: ignore[attr-defined]
@@ -116,20 +85,52 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                 )
             raise
 
+    def _play(self) -> Result:
+        session = self.session
+        play = session.play()
+        try:
+            query = next(play)
+            while True:
+                if query is not None:
+                    query = play.send(self._answer(query))
+                    continue
+                session.interrupts.check()
+                if not self.journal.replaying:
+                    self._start_clock()
+                    self.evaluate.check_time()
+                if self.bar is not None:
+                    self.bar.done(session.facts.nfev, session.step.value, self.journal.replaying)
+                query = play.send(None)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
 
-class _Replay:
-    """Keeps the time that the replay of a journal takes out of the time that the run is given."""
+    def _answer(self, query: Query) -> Answer:
+        """Return the answer to a query: what the journal holds of it from there, the rest by evaluating it."""
+        evaluate = self.evaluate
+        interrupts = self.session.interrupts
+        if self.bar is not None:
+            self.bar.final = self.session.ending.started
+        evaluate.started = 0
+        known: Sequence[tuple[int, Answer]] = ()
+        try:
+            interrupts.allow()
+            known = self.journal.known(query)
+            if not self.journal.replaying:
+                self._start_clock()
+            answer = evaluate(query, known, self.log)
+            interrupts.forbid()
+        except BaseException as error:
+            interrupts.forbid()
+            self.session.broken_off(query, evaluate.started + sum(len(answer.values) for _, answer in known))
+            if isinstance(error, StopIteration):
+                raise RuntimeError("The function raised StopIteration; only callbacks stop a run that way.") from error
+            raise
+        if self.journal.reason:
+            answer.reason = answer.reason or self.journal.reason
+        return answer
 
-    def __init__(self, evaluate: Evaluates) -> None:
-        self._evaluate = evaluate
-        self._since: float | None = time.monotonic()
-
-    def forget(self) -> None:
-        """There is no replay."""
-        self._since = None
-
-    def end(self) -> None:
-        """Move the deadline by the time that the replay took."""
-        if self._since is not None and self._evaluate.deadline is not None:
-            self._evaluate.deadline += time.monotonic() - self._since
-        self._since = None
+    def _start_clock(self) -> None:
+        """Start the time that the run may take, which a replay is no part of."""
+        if self.session.spec.max_time is not None and self.evaluate.deadline is None:
+            self.evaluate.deadline = time.monotonic() + self.session.spec.max_time

@@ -6,27 +6,26 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from goldstein.run.journal import (
-    HEADER,
+    CONTINUED,
     LONGEST,
     MALFORMED,
-    ROWS,
-    STARTED,
+    TIME,
     VALUES,
     VALUES_HEAD,
     Stage,
     malformed,
     read_stages,
     take_record,
+    total_limits,
 )
 from goldstein.run.records import (
     CHUNK,
@@ -41,16 +40,13 @@ from goldstein.run.records import (
 )
 from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, read_snapshot
-from goldstein.run.spec import BARE
 
-POINTS = 64  # of the curve at least, when there are as many values; at most twice as many
+BINS = 128  # points of the curve at most; at least half as many, when there are as many values
 RECENT = 1000  # records over which the time of an evaluation is taken
 AT_ONCE = 1 << 14  # bytes of values that are looked at together
-PAUSE = 10  # times a gap is longer than the next shorter one where pauses begin
 LAST = 10  # the mean of noisy values is over the last tenth of the run
 ATTEMPTS = 3  # at reading a file that changes meanwhile
 LONGEST_MESSAGE = 5_000  # letters
-SETTINGS = ("method", "oracle", "x0", "x_scale", "bounds", "output", "stop", "stationarity")
 
 
 @dataclass
@@ -64,11 +60,11 @@ class Inspection:
     stage : int
         The stage that the run is in, from 1; 0: the file holds no run.
     evaluations, gradients : int
-        Values and gradients that the run was told, those after its last snapshot in machine code not counted.
+        Values and gradients of the run; those in machine code only up to its last snapshot.
     max_evals, max_iter : int or None
         Its limits, all stages together.
     noisy : bool
-        Whether its values are noisy, as far as the journal shows it.
+        Whether the run took its function to be noisy.
     best : float
         The lowest value without noise; with noise the mean over the last tenth of the run. NaN: none is there.
     failures : int
@@ -76,9 +72,9 @@ class Inspection:
     unanswered : int
         Rows that were started and not answered: they are in flight, or were lost with a process that died.
     seconds_each : float or None
-        Recent time from one evaluation to the next; longer pauses of the run are left out.
+        Recent time from one evaluation to the next, without the time before a run was resumed.
     seconds_left : float or None
-        Time for the rest of the budget at that pace; None: not known, or it has ended.
+        Time for the remaining budget at that pace; None: not known, or it has ended.
     seconds_since : float or None
         Time since the last value came.
     curve : list of (int, float)
@@ -92,10 +88,9 @@ class Inspection:
         other machines that share the file.
     x, x_fun : list of float and float, or None
         The answer of a run that has ended, and f there. Before that the best point up to the last snapshot and the
-        value there, with noise the answer so far and None: a journal holds no points, and without a snapshot both are
-        None.
+        value there, with noise the answer so far and None; without a snapshot both are None.
     settings : dict
-        What makes the run: method, oracle, x0, bounds, and so on, in short.
+        The method, the kind of oracle, and `Result.settings`.
     versions : dict
         Of goldstein and NumPy that began it.
     """
@@ -129,10 +124,9 @@ class Inspection:
 
 
 def inspect(path: str | os.PathLike[str]) -> Inspection:
-    """Read what a journal says of its run, which may be going on.
+    """Read what a journal says of its run, which may be running.
 
-    Nothing is changed, and the file is locked for no longer than it takes to see whether it is; a record that is just
-    being written is left out.
+    Nothing is changed; a record that is just being written is left out.
 
     Parameters
     ----------
@@ -177,15 +171,6 @@ def stages_in(path: str | os.PathLike[str]) -> list[Stage]:
     return read_stages(_records(file, oldest=VERSION), file)
 
 
-def total_limits(stages: list[Stage]) -> dict[str, int | None]:
-    """Return the limits of a run, all its stages together."""
-    limits: dict[str, int | None] = {}
-    for name in ("max_evals", "max_iter"):
-        each = [stage.header["limits"][name] for stage in stages]
-        limits[name] = None if None in each else sum(each)
-    return limits
-
-
 def _records(path: Path, oldest: int) -> Iterator[Record]:
     check_regular(path)
     with path.open("rb", buffering=CHUNK) as file:
@@ -195,57 +180,43 @@ def _records(path: Path, oldest: int) -> Iterator[Record]:
 
 def _read(path: Path) -> Inspection:
     check_regular(path)
-    summary = Inspection(str(path), running=is_being_written(path))
+    inspection = Inspection(str(path), running=is_being_written(path))
     reader = _Reader(path)
     for record in _records(path, oldest=1):
         reader.take(record)
     if not reader.stages:
-        return summary
+        return inspection
     try:
-        reader.fill(summary)
+        reader.fill(inspection)
     except MALFORMED:
         raise malformed(path, len(MAGIC)) from None
     with suppress(*MALFORMED):  # it is only a cache
-        _add_snapshot(path, reader.stages, summary)
-    if summary.max_evals is not None and summary.outcome is None and summary.seconds_each is not None:
-        summary.seconds_left = max(summary.max_evals - summary.evaluations, 0) * summary.seconds_each
-    return summary
+        _add_snapshot(read_snapshot(path.with_name(path.name + ".snapshot")), reader.stages[-1], inspection)
+    if inspection.max_evals is not None and inspection.outcome is None and inspection.seconds_each is not None:
+        inspection.seconds_left = max(inspection.max_evals - inspection.evaluations, 0) * inspection.seconds_each
+    return inspection
 
 
-def _add_snapshot(path: Path, stages: list[Stage], summary: Inspection) -> None:
-    """Take over what is only in the snapshot: the best point, and the course of a compiled run."""
-    snapshot = read_snapshot(path.with_name(path.name + ".snapshot"))
-    if snapshot is None or snapshot.run != stages[-1].header["id"]:
+def _add_snapshot(snapshot: Snapshot | None, stage: Stage, inspection: Inspection) -> None:
+    """Add what is only in the snapshot: the best point, and the course of a compiled run."""
+    if snapshot is None or snapshot.run != stage.header["id"]:
         return
-    _add_point(snapshot, stages[0].header, summary)
+    if inspection.x is None and snapshot.best.x is not None:
+        inspection.x = snapshot.best.x.tolist()
+        inspection.x_fun = snapshot.best.fun if math.isfinite(snapshot.best.fun) else None
     if not snapshot.compiled:
         return
-    summary.compiled = True
-    summary.evaluations = max(summary.evaluations, snapshot.facts.nfev)
-    summary.gradients = max(summary.gradients, snapshot.facts.ngev)
-    summary.failures = max(summary.failures, snapshot.facts.nfail)
+    inspection.compiled = True
+    inspection.evaluations = max(inspection.evaluations, snapshot.facts.nfev)
+    inspection.gradients = max(inspection.gradients, snapshot.facts.ngev)
+    inspection.failures = max(inspection.failures, snapshot.facts.nfail)
     columns = snapshot.recorder.columns
     points = [
         (int(nfev), float(fun)) for nfev, fun in zip(columns["nfev"], columns["fun"], strict=True) if np.isfinite(fun)
     ]
-    if points and len(points) > len(summary.curve):
-        summary.curve = points[:: max(len(points) // POINTS, 1)]
-        summary.best = points[-1][1] if summary.noisy else min(fun for _, fun in points)
-
-
-def _add_point(snapshot: Snapshot, header: Mapping[str, Any], summary: Inspection) -> None:
-    """Take over the best point of a run that has not ended; with noise its answer, if it is as the user sees it."""
-    if summary.x is not None:
-        return
-    if not summary.noisy and not snapshot.compiled and snapshot.incumbent.x is not None:
-        summary.x = snapshot.incumbent.x.tolist()
-        summary.x_fun = snapshot.incumbent.fun
-        return
-    answer = snapshot.tracker.answer(snapshot.step.x)
-    start = (header.get("call") or {}).get("x0") or {}
-    d = len(start["numbers"]) if "numbers" in start else math.prod(start.get("shape", [0]))
-    if header["x_scale"] is None and answer.size == d:
-        summary.x = answer.tolist()
+    if len(points) > len(inspection.curve):
+        inspection.curve = points
+        inspection.best = points[-1][1] if inspection.noisy else min(fun for _, fun in points)
 
 
 class _Reader:
@@ -254,78 +225,66 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.stages: list[Stage] = []
-        self.noisy = False
         self.values = 0
         self.gradients = 0
         self.curve = _Curve()
-        self.failures = 0  # besides those on the curve
-        self._first: list[float] = []  # values of the first query
-        self.stamps: deque[tuple[float, int]] = deque(maxlen=RECENT + 1)
-        self.one_by_one = True  # no part was started before the one before was answered
-        self._started: tuple[int, int] | None = None
+        self._judged = _Curve()  # candidates, the start among them: not the course
+        self._last: float | None = None  # when the last value came,
+        self._busy_since: float | None = None  # or the run was resumed after it
+        self._gaps: deque[tuple[float, int]] = deque(maxlen=RECENT)  # seconds, and rows that came after them
 
     def take(self, record: Record) -> None:
         """Take a record into account."""
         take_record(self.stages, record, self._path)
-        if record.kind == HEADER:
-            self.noisy = self.noisy or not str(self.stages[-1].header.get("oracle")).startswith("Deterministic")
-        elif record.kind == VALUES:
+        if record.kind == VALUES:
             self._take_values(record.content)
-        elif record.kind == STARTED:
-            number, first, _ = ROWS.unpack(record.content)
-            self.one_by_one = self.one_by_one and self._started in (None, (number, first))
-            self._started = (number, first)
+        elif record.kind == CONTINUED:
+            (self._busy_since,) = TIME.unpack(record.content)
 
     def _take_values(self, content: bytes) -> None:
-        number, _, rows, order, _, stamp, _ = VALUES_HEAD.unpack_from(content)
-        self.stamps.append((stamp, rows))
-        self._started = None
+        _, _, rows, order, _, stamp, _ = VALUES_HEAD.unpack_from(content)
+        if self._busy_since is not None:
+            self._gaps.append((max(stamp - self._busy_since, 0.0), rows))
+        self._last = stamp
+        self._busy_since = stamp
         if order:
             self.gradients += rows
             return
-        if number == 1 and len(self.stages) == 1:
-            self._first += np.frombuffer(content, offset=VALUES_HEAD.size).tolist()
         self.values += rows
-        if self.stages[-1].ending is not None and (self.noisy or self._gave_two_values()):
-            judging = np.frombuffer(
-                content, offset=VALUES_HEAD.size
-            )  # of candidates, the start among them: not the course
-            self.failures += int(np.count_nonzero(~np.isfinite(judging)))
-            return
-        self.curve.add(content[VALUES_HEAD.size :])
+        stage = self.stages[-1]
+        curve = self._judged if stage.ending is not None and stage.noisy else self.curve
+        curve.add(content[VALUES_HEAD.size :])
 
-    def _gave_two_values(self) -> bool:
-        """Whether a bare callable gave two values at one point, which its first query asks for."""
-        call = self.stages[0].header.get("call") or {}
-        bare = call.get("oracle", {}).get("kind") == BARE
-        return bare and len(self._first) == 2 and len(set(self._first)) == 2 and all(map(math.isfinite, self._first))
-
-    def fill(self, summary: Inspection) -> None:
+    def fill(self, inspection: Inspection) -> None:
         """Write the sums down."""
-        last = self.stages[-1]
         header = self.stages[0].header
-        summary.stage = len(self.stages)
-        summary.evaluations = self.values
-        summary.gradients = self.gradients
         limits = total_limits(self.stages)
-        summary.max_evals = limits["max_evals"]
-        summary.max_iter = limits["max_iter"]
-        summary.noisy = self.noisy or self._gave_two_values()
-        summary.failures = self.curve.failures + self.failures
-        summary.unanswered = sum(stage.started - stage.answered for stage in self.stages)
-        summary.curve = self.curve.points(summary.noisy)
-        summary.best = self.curve.recent() if summary.noisy else self.curve.lowest
-        summary.seconds_each = _seconds_each(list(self.stamps), self.one_by_one)
-        if self.stamps:
-            summary.seconds_since = max(time.time() - self.stamps[-1][0], 0.0)
-        if last.outcome is not None:
-            outcome = {**last.outcome, "message": last.outcome["message"][:LONGEST_MESSAGE]}
-            summary.compiled = bool(outcome.pop("compiled", False))
-            summary.x = outcome.pop("x", None)
-            summary.x_fun = outcome["fun"] if summary.x is not None else None
-            summary.outcome = {**outcome, "status": Status(outcome["status"]).name}
-        summary.versions = header["versions"]
-        summary.settings = _settings(header)
+        inspection.stage = len(self.stages)
+        inspection.evaluations = self.values
+        inspection.gradients = self.gradients
+        inspection.max_evals = limits["max_evals"]
+        inspection.max_iter = limits["max_iter"]
+        inspection.noisy = any(stage.noisy for stage in self.stages)
+        inspection.failures = self.curve.failures + self._judged.failures
+        inspection.unanswered = sum(stage.started - stage.answered for stage in self.stages)
+        inspection.curve = self.curve.points(inspection.noisy)
+        inspection.best = self.curve.recent() if inspection.noisy else self.curve.lowest()
+        if self._gaps:
+            inspection.seconds_each = sum(gap for gap, _ in self._gaps) / sum(rows for _, rows in self._gaps)
+        if self._last is not None:
+            inspection.seconds_since = max(time.time() - self._last, 0.0)
+        inspection.versions = header["versions"]
+        oracle = "Unreplayable" if any(stage.noise for stage in self.stages) else header["oracle"]
+        settings = {"method": header["method"], "oracle": oracle, **(header.get("settings") or {})}
+        inspection.settings = {name: _short(value) for name, value in settings.items()}
+        if self.stages[-1].outcome is not None:
+            outcome = dict(self.stages[-1].outcome)
+            inspection.compiled = bool(outcome.pop("compiled", False))
+            inspection.x = outcome.pop("x", None)
+            inspection.x_fun = None if inspection.x is None else outcome["fun"]
+            outcome["status"] = Status(outcome["status"]).name
+            outcome["message"] = outcome["message"][:LONGEST_MESSAGE]
+            inspection.outcome = outcome
 
 
 class _Curve:
@@ -333,7 +292,10 @@ class _Curve:
 
     def __init__(self) -> None:
         self._width = 1
-        self._bins: list[list[float]] = []  # values, finite ones, their sum, the lowest
+        self._count = 0
+        self._finite = np.zeros(BINS)
+        self._sum = np.zeros(BINS)
+        self._lowest = np.full(BINS, np.inf)
         self._waiting: list[bytes] = []
         self._bytes = 0
 
@@ -344,104 +306,63 @@ class _Curve:
         if self._bytes >= AT_ONCE:
             self._take()
 
+    @np.errstate(over="ignore", invalid="ignore")  # values near the largest float
     def _take(self) -> None:
         """Put the values that wait into bins."""
         values = np.frombuffer(b"".join(self._waiting))
         self._waiting.clear()
         self._bytes = 0
-        place = 0
-        while place < values.size:
-            if not self._bins or self._bins[-1][0] >= self._width:
-                self._make_room()
-                self._bins.append([0, 0, 0.0, math.inf])
-            last = self._bins[-1]
-            part = values[place : place + self._width - int(last[0])]
-            place += part.size
-            finite = part[np.isfinite(part)]
-            last[0] += part.size
-            last[1] += finite.size
-            if finite.size:
-                with np.errstate(over="ignore"):  # values near the largest float
-                    last[2] += float(finite.sum())
-                last[3] = min(last[3], float(finite.min()))
+        places = self._count + np.arange(values.size)
+        self._count += values.size
+        while self._count > BINS * self._width:
+            self._halve()
+        finite = np.isfinite(values)
+        bins = places[finite] // self._width
+        self._finite += np.bincount(bins, minlength=BINS)
+        self._sum += np.bincount(bins, values[finite], BINS)
+        np.minimum.at(self._lowest, bins, values[finite])
 
-    def _make_room(self) -> None:
-        if len(self._bins) < 2 * POINTS:
-            return
-        halves = zip(self._bins[::2], self._bins[1::2], strict=True)
-        self._bins = [[a[0] + b[0], a[1] + b[1], a[2] + b[2], min(a[3], b[3])] for a, b in halves]
+    def _halve(self) -> None:
+        half = BINS // 2
         self._width *= 2
+        self._finite = np.append(self._finite.reshape(half, 2).sum(axis=1), np.zeros(half))
+        self._sum = np.append(self._sum.reshape(half, 2).sum(axis=1), np.zeros(half))
+        self._lowest = np.append(self._lowest.reshape(half, 2).min(axis=1), np.full(half, np.inf))
 
     @property
     def failures(self) -> int:
         """Values that are not finite."""
         self._take()
-        return int(sum(count - finite for count, finite, *_ in self._bins))
+        return self._count - int(self._finite.sum())
 
+    @np.errstate(invalid="ignore", divide="ignore")
     def points(self, noisy: bool) -> list[tuple[int, float]]:
         """Return the curve: with noise the mean of each bin, else the lowest value so far."""
         self._take()
-        points = []
-        made = 0
-        lowest = math.inf
-        for count, finite, total, least in self._bins:
-            made += int(count)
-            lowest = min(lowest, least)
-            value = lowest
-            if noisy:
-                value = total / finite if finite else math.inf
-            if math.isfinite(value):
-                points.append((made, value))
-        return points
+        bins = math.ceil(self._count / self._width)
+        evaluations = np.minimum(self._width * np.arange(1, bins + 1), self._count)
+        values = self._sum / self._finite if noisy else np.minimum.accumulate(self._lowest)
+        points = zip(evaluations.tolist(), values[:bins].tolist(), strict=True)
+        return [(count, value) for count, value in points if math.isfinite(value)]
 
-    @property
     def lowest(self) -> float:
-        """The lowest value; NaN when there is none."""
+        """Return the lowest value; NaN when there is none."""
         self._take()
-        lowest = min((least for *_, least in self._bins), default=math.inf)
+        lowest = float(self._lowest.min())
         return lowest if math.isfinite(lowest) else math.nan
 
     def recent(self) -> float:
-        """Return the mean over the last tenth of the bins."""
+        """Return the mean over the last tenth of the bins; NaN when there is no value."""
         self._take()
-        few = self._bins[-math.ceil(len(self._bins) / LAST) :]
-        finite = sum(one[1] for one in few)
-        return sum(one[2] for one in few) / finite if finite else math.nan
+        bins = math.ceil(self._count / self._width)
+        recent = slice(bins - math.ceil(bins / LAST), bins)
+        finite = self._finite[recent].sum()
+        return float(self._sum[recent].sum() / finite) if finite else math.nan
 
 
-def _seconds_each(stamps: list[tuple[float, int]], one_by_one: bool) -> float | None:
-    """Return the time of an evaluation, without pauses of the run.
-
-    A pause is a gap longer than all others together. Where no two evaluations ran at a time, whose answers may come in
-    bursts, any number of gaps are pauses that are far longer than all shorter ones, together, too.
-    """
-    gaps = sorted((max(after - before, 0.0), rows) for (before, _), (after, rows) in pairwise(stamps))
-    total = sum(gap for gap, _ in gaps)
-    below = 0.0
-    for place, (gap, _) in enumerate(gaps if one_by_one else ()):
-        if place >= max(len(gaps) / 2, 2) and gap > max(below, PAUSE * gaps[place - 1][0]):
-            gaps = gaps[:place]
-            total = below
-            break
-        below += gap
-    while len(gaps) > 2 and gaps[-1][0] > total - gaps[-1][0]:
-        total -= gaps.pop()[0]
-    rows = sum(rows for _, rows in gaps)
-    return total / rows if rows else None
-
-
-def _settings(header: dict[str, Any]) -> dict[str, Any]:
-    """Return what makes a run in short."""
-    if header.get("settings"):
-        settings = {"method": header["method"], "oracle": header["oracle"], **header["settings"]}
-    else:
-        settings = {name: header[name] for name in SETTINGS}
-        for name in ("x0", "x_scale"):
-            settings[name] = None if header[name] is None else header[name]["shown"]
-    for name, value in settings.items():
-        if value not in (None, []) and len(str(value)) > LONGEST:
-            settings[name] = f"{value}"[:LONGEST]
-    return settings
+def _short(value: Any) -> Any:
+    """Return a setting of the file, cut where it is too long to show."""
+    return value if len(str(value)) <= LONGEST else str(value)[:LONGEST]
 
 
 def _finite(value: Any) -> Any:

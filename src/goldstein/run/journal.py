@@ -16,6 +16,8 @@ ENDING      from here on, a run with a larger budget would take another course
 LIMITS      the run continues with a larger budget (JSON)
 OUTCOME     how it ended (JSON)
 REASON      why an evaluation failed, in words; only the first of a stage
+NOISE       how noise showed in a function that was taken to have none, in words
+CONTINUED   the time at which a process began to evaluate; what lies before it is a pause
 =========== ========================================================================================================
 
 A snapshot of the state stands beside it (`….snapshot`), so that a long run need not be replayed from its start. It is
@@ -51,16 +53,19 @@ from goldstein.warnings import warn
 
 log = logging.getLogger("goldstein")
 
-HEADER, STARTED, VALUES, MONITOR, ENDING, LIMITS, OUTCOME, NOT_STARTED, REASON = range(9)
+HEADER, STARTED, VALUES, MONITOR, ENDING, LIMITS, OUTCOME, NOT_STARTED, REASON, NOISE, CONTINUED = range(11)
 ROWS = struct.Struct("<QII")  # number of the query, first row, rows
 VALUES_HEAD = struct.Struct("<QIIBdd16s")  # the same; order, roundoff, time, fingerprint of the query
 MONITOR_BODY = struct.Struct("<Qd")  # evaluations, value of the monitor
 ENDING_BODY = struct.Struct("<QB")  # number of queries, status
+TIME = struct.Struct("<d")
+PASSED_OVER = (LIMITS, OUTCOME, REASON, NOISE, CONTINUED)  # when a run is replayed
 SLOW = 0.05  # seconds; the records of evaluations that take longer are each forced to the disk
 LONGEST = 200  # letters of a text of the file in a message
 LATEST = 1e11  # seconds since 1970, which no clock has reached
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 FEW_QUERIES = 1000  # replayed in no time
+Limits = dict[str, int | None]
 EXTEND = "use extend=True (--extend on the command line) to continue from its answer as a new stage"
 
 
@@ -82,8 +87,8 @@ class Stage:
         Rows that were started and rows that were answered.
     outcome : dict or None
         How it ended.
-    reason : str
-        Why the first evaluation failed that tells.
+    reason, noise : str
+        Why the first evaluation failed that tells, and how noise showed.
     """
 
     header: dict[str, Any]
@@ -96,6 +101,13 @@ class Stage:
     answered: int = 0
     outcome: dict[str, Any] | None = None
     reason: str = ""
+    noise: str = ""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the run took its function to be noisy; 0.2 wrote only its kind."""
+        declared = self.header.get("noisy", not self.header["oracle"].startswith("Deterministic"))
+        return bool(self.noise or declared)
 
     def take(self, record: Record) -> None:
         """Take a record into account; raise one of `MALFORMED` if it is no record of a run."""
@@ -124,7 +136,11 @@ class Stage:
         elif record.kind == OUTCOME:
             self.outcome = _checked_outcome(_from_json(record.content))
         elif record.kind == REASON:
-            self.reason = self.reason or arguments.printable(record.content.decode())[:LONGEST]
+            self.reason = self.reason or _text(record.content)
+        elif record.kind == NOISE:
+            self.noise = _text(record.content)
+        elif record.kind == CONTINUED:
+            _require(0 <= TIME.unpack(record.content)[0] < LATEST)
         else:
             _require(False)
         self.end = record.end
@@ -133,6 +149,10 @@ class Stage:
 def _require(condition: bool) -> None:
     if not condition:
         raise ValueError
+
+
+def _text(content: bytes) -> str:
+    return arguments.printable(content.decode())[:LONGEST]
 
 
 def _from_json(content: bytes) -> Any:
@@ -161,11 +181,13 @@ def _checked_header(content: bytes, path: Path) -> dict[str, Any]:
     versions = header["versions"]
     _require(all(isinstance(version, str) and len(version) <= LONGEST for version in versions.values()))
     _checked_limits(header["limits"])
-    _require(header.get("call") is None or isinstance(header["call"], dict))
+    _require(isinstance(header["method"], str) and isinstance(header["oracle"], str))
+    for name in ("call", "settings"):
+        _require(header.get(name) is None or isinstance(header[name], dict))
     return dict(header)
 
 
-def _checked_limits(limits: Any) -> dict[str, int | None]:
+def _checked_limits(limits: Any) -> Limits:
     _require(limits.keys() == {"max_evals", "max_iter"})
     for limit in limits.values():
         _require(limit is None or (type(limit) is int and limit > 0))
@@ -207,11 +229,20 @@ def read_stages(records: Iterator[Record], path: Path) -> list[Stage]:
     return stages
 
 
-class Journal:
-    """Where a run keeps every value that it was told; `journal=` of `minimize` takes it, or just its path.
+def total_limits(stages: list[Stage]) -> Limits:
+    """Return the limits of a run, all its stages together."""
+    limits: Limits = {}
+    for name in stages[0].header["limits"]:
+        each = [stage.header["limits"][name] for stage in stages]
+        limits[name] = None if None in each else sum(each)
+    return limits
 
-    If the file exists when a run starts, the run goes on from it: bit for bit as if it had never been stopped, and
-    without asking again for any value that is there.
+
+class Journal:
+    """The file that keeps every value of a run; `journal=` of `minimize` takes it, or just its path.
+
+    If the file exists when a run starts, the run continues from it: bit for bit as if it had never been stopped, and
+    without evaluating again what is there.
 
     Parameters
     ----------
@@ -221,7 +252,7 @@ class Journal:
         Seconds after which what was written is forced to the disk; when evaluations take longer than 50 ms, every
         record is.
     snapshots : float, optional
-        Seconds between two snapshots of the state, which keep a long run from being played again from its start.
+        Seconds between two snapshots of the state, so that a long run need not be replayed from its start.
 
     Notes
     -----
@@ -247,17 +278,18 @@ class Journal:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"The path of a journal must be a str or a Path, got {type(path).__name__}.")
         self.path = Path(path)
-        self.sync = arguments.number("sync", sync, "a number of seconds ≥ 0", lambda given: given >= 0)
-        self.snapshots = arguments.number("snapshots", snapshots, "a number of seconds ≥ 0", lambda given: given >= 0)
+        self.sync = arguments.number("sync", sync, "a number of seconds ≥ 0", lambda x: x >= 0)
+        self.snapshots = arguments.number("snapshots", snapshots, "a number of seconds ≥ 0", lambda x: x >= 0)
         self.stages: list[Stage] = []
-        self.call: dict[str, Any] | None = None  # by which the run was begun, in plain data; kept, and not compared
-        self.settings: dict[str, Any] | None = None  # the same as people read it
+        self.call: dict[str, Any] | None = None  # of `minimize`, in plain data; not compared
+        self.settings: dict[str, Any] | None = None  # the same for people
         self.number = 0  # queries that were asked
         self.doubt = ""  # whether the values in it are those of the function at hand
         self.lost = 0  # rows that were started in earlier lives of the run, and never answered
         self.reason = ""  # why the first evaluation of this stage failed that tells
-        self._records: Records | None = None
+        self._records: Records  # while it is open
         self._stage = -1
+        self._continued = False
         self._ahead: Record | None = None
         self._reader: Iterator[Record] = iter(())
         self._query = _OpenQuery()
@@ -280,6 +312,7 @@ class Journal:
             self._records.close()
             raise
         self._stage = -1
+        self._continued = False
         self.lost = 0
         self._owns_snapshot = is_snapshot(self.snapshot_path) or not self.snapshot_path.exists()
         self.snapshot_path.with_name(self.snapshot_path.name + ".new").unlink(missing_ok=True)
@@ -287,7 +320,6 @@ class Journal:
 
     def __exit__(self, *exc: object) -> None:
         """Force the file to the disk and unlock it; Ctrl-C waits meanwhile, since the run has ended."""
-        assert self._records is not None
         with Interrupts():
             try:
                 self._records.force()
@@ -296,7 +328,6 @@ class Journal:
                     warn(str(error))
             finally:
                 self._records.close()
-                self._records = None
 
     def generator(self, rng: int | np.random.Generator | None) -> np.random.Generator:
         """Return the generator of the run: of its seed, or as in the journal if there is none."""
@@ -307,29 +338,40 @@ class Journal:
         except MALFORMED:
             raise malformed(self.path, len(MAGIC)) from None
 
-    def planned(self, limits: Mapping[str, int | None], horizon: bool, extend: bool) -> list[dict[str, int | None]]:
-        """Return the limits of each stage of the run: as in the journal, and one more for what it is extended by."""
-        before = [dict(stage.header["limits"]) for stage in self.stages]
-        if not before or not horizon:
-            return [dict(limits)]
-        rest = {name: _rest(limit, [stage[name] for stage in before]) for name, limit in limits.items()}
-        if all(left == 0 for left in rest.values()):
-            return before
-        if len(before) == 1 and not extend:
-            return [dict(limits)]  # to be refused
-        for name, left in rest.items():
-            if extend and left == 0 and limits[name] is not None:
-                raise arguments.WrongValueError(name, f"more than the {limits[name]} that this run has used")
-            if left is not None and left < 0:
-                spent = limits[name] - left  # type: ignore[operator]
-                raise arguments.WrongValueError(name, f"at least {spent}, as in {self.path}", str(limits[name]))
-        if not extend:
-            raise ValueError(f"{self.path} is the journal of a run with smaller limits: {EXTEND}.")
-        return [*before, {name: None if limits[name] is None else left for name, left in rest.items()}]
+    def stage_limits(self, limits: Limits, *, horizon: bool, extend: bool) -> list[Limits]:
+        """Return the limits of each stage: as in the journal, and of one more if the run is extended.
 
-    def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], horizon: bool) -> Snapshot | None:
-        """Begin the next stage, or go on with it; return the snapshot to go on from, if there is one."""
-        assert self._records is not None
+        A smaller limit is refused, and a larger one where steps were planned for it, unless the run is extended.
+        """
+        if not self.stages:
+            return [limits]
+        before = total_limits(self.stages)
+        for name, limit in limits.items():
+            self._check_limit(name, limit, before[name], planned=horizon and not extend)
+        if limits == before:
+            return [stage.header["limits"] for stage in self.stages]
+        if not horizon:
+            return [limits]
+        further: Limits = {}
+        for name, limit in limits.items():
+            if limit is not None and limit == before[name]:
+                raise arguments.WrongValueError(name, f"more than the {limit} that this run has used")
+            further[name] = None if limit is None else limit - (before[name] or 0)
+        return [*(stage.header["limits"] for stage in self.stages), further]
+
+    def _check_limit(self, name: str, limit: int | None, before: int | None, *, planned: bool) -> None:
+        if limit == before:
+            return
+        if before is None:
+            raise arguments.WrongValueError(name, f"left out, as in {self.path}", str(limit))
+        if limit is not None and limit < before:
+            raise arguments.WrongValueError(name, f"at least {before}, as in {self.path}", str(limit))
+        if planned:
+            expected = f"{before}, for which the steps of this run were planned"
+            raise arguments.WrongValueError(name, expected, str(limit), EXTEND)
+
+    def begin(self, identity: Mapping[str, Any], limits: Limits, *, noisy: bool) -> Snapshot | None:
+        """Begin the next stage, or continue it; return the snapshot to continue from, if there is one."""
         self._stage += 1
         self.number = 0
         self.reason = ""
@@ -337,7 +379,7 @@ class Journal:
         self._saved_at = 0
         if self._stage == len(self.stages):
             versions = {"goldstein": goldstein.__version__, "numpy": np.__version__}
-            header = {"id": uuid.uuid4().hex, "versions": versions, **identity, "limits": dict(limits)}
+            header = {"id": uuid.uuid4().hex, "versions": versions, **identity, "limits": dict(limits), "noisy": noisy}
             if self._stage == 0:
                 header["call"] = self.call
                 header["settings"] = self.settings
@@ -348,7 +390,7 @@ class Journal:
         stage = self.stages[self._stage]
         _compare(self.path, stage.header, identity)
         self.doubt = self._another_function(stage.header)
-        larger = _larger(self.path, stage.header["limits"], limits, horizon)
+        larger = stage.header["limits"] != limits
         if larger:
             self._forget_ending(stage)
             stage.header["limits"] = dict(limits)
@@ -374,8 +416,7 @@ class Journal:
         return f"{self.path} holds values of {then:.200}, which were taken for those of {now:.200}."
 
     def _forget_ending(self, stage: Stage) -> None:
-        """Drop the end that a run came to which now goes on; later stages began at that end."""
-        assert self._records is not None
+        """Drop the end of a run that now continues; later stages began at that end."""
         if stage.ending is None:
             return
         self._records.cut(stage.ending)
@@ -401,21 +442,20 @@ class Journal:
             self.snapshot_path.unlink(missing_ok=True)
 
     def _read_from(self, position: int) -> None:
-        assert self._records is not None
         self._reader = self._records.read(position)
         self._step()
 
     def _step(self) -> None:
-        """Go on to the next record of this stage."""
+        """Read the next record of this stage."""
         self._ahead = next(self._reader, None)
-        while self._ahead is not None and self._ahead.kind in (LIMITS, OUTCOME, REASON):
+        while self._ahead is not None and self._ahead.kind in PASSED_OVER:
             self._ahead = next(self._reader, None)
         if self._ahead is not None and self._ahead.kind == HEADER:
             self._ahead = None
 
     def ended_here(self, status: Status) -> bool:
-        """Whether the run came to its end at this very place, for a reason that may hold no longer."""
-        while self._ahead is not None and self._ahead.kind == MONITOR:  # of a monitor that is not asked any more
+        """Whether the run ended at this place before, for a reason that may no longer hold."""
+        while self._ahead is not None and self._ahead.kind == MONITOR:  # of a monitor that is not called any more
             self._step()
         return (
             self._ahead is not None
@@ -424,10 +464,9 @@ class Journal:
         )
 
     def goes_on(self, status: Status) -> None:
-        """Forget the end that the run came to here, now that it goes on."""
-        if self._ahead is not None and self.ended_here(status):
-            stage = self.stages[self._stage]
-            self._forget_ending(stage)
+        """Drop the end of the run at this place, now that it continues."""
+        if self.ended_here(status):
+            self._forget_ending(self.stages[self._stage])
             self._ahead = None
 
     @property
@@ -466,18 +505,18 @@ class Journal:
 
     def start(self, first: int, rows: int) -> None:
         """Take note that rows are about to be evaluated; see `EvaluationLog`."""
-        assert self._records is not None
+        if not self._continued:
+            self._records.append(CONTINUED, TIME.pack(time.time()))
+            self._continued = True
         self._query.since[first] = time.monotonic()
         self._records.append(STARTED, ROWS.pack(self.number, first, rows))
 
     def take_back(self, rows: int) -> None:
-        """Take note that rows were not begun after all, since an exception came before; see `EvaluationLog`."""
-        assert self._records is not None
+        """Take note that rows were not started after all, since an exception came before; see `EvaluationLog`."""
         self._records.append(NOT_STARTED, ROWS.pack(self.number, 0, rows))
 
     def record(self, first: int, answer: Answer) -> None:
         """Write down the answer to some rows; see `EvaluationLog`."""
-        assert self._records is not None
         rows = len(answer.values)
         query = self._query
         head = VALUES_HEAD.pack(self.number, first, rows, query.order, answer.roundoff, time.time(), query.fingerprint)
@@ -488,8 +527,15 @@ class Journal:
             self._records.append(REASON, answer.reason[:LONGEST].encode())
         self._records.append(VALUES, head + np.ascontiguousarray(answer.values).tobytes(), at_once=slow)
 
+    def noise(self, reason: str) -> None:
+        """Write down how noise showed in a function that was taken to have none."""
+        stage = self.stages[self._stage]
+        if not stage.noise and not self.replaying:
+            stage.noise = reason
+            self._records.append(NOISE, reason[:LONGEST].encode())
+
     def monitored(self, nfev: int) -> float | None:
-        """Return what the monitor said after so many evaluations, if that is in the journal."""
+        """Return the value of the monitor after `nfev` evaluations, if it is in the journal."""
         while self._ahead is not None and self._ahead.kind == MONITOR:
             before, value = MONITOR_BODY.unpack(self._ahead.content)
             if before > nfev:
@@ -500,17 +546,15 @@ class Journal:
         return None
 
     def monitor(self, nfev: int, value: float) -> None:
-        """Write down what the monitor said."""
+        """Write down a value of the monitor."""
         if not self.replaying:
-            assert self._records is not None
             self._records.append(MONITOR, MONITOR_BODY.pack(nfev, value))
 
     def ending(self, status: Status) -> None:
-        """Write down that the run comes to its end, from where one with a larger budget would go another way."""
+        """Write down that the run ends, from where one with a larger budget would take another course."""
         if self._ahead is not None and self._ahead.kind == ENDING:
             self._step()
         if not self.replaying and self.stages[self._stage].ending is None:
-            assert self._records is not None
             self.stages[self._stage].ending = self._records.end
             self._records.append(ENDING, ENDING_BODY.pack(self.number, status))
 
@@ -518,7 +562,6 @@ class Journal:
         """Write down how the run has ended."""
         stage = self.stages[self._stage]
         if stage.outcome is None and not self.replaying:
-            assert self._records is not None
             stage.outcome = dict(about)
             self._records.append(OUTCOME, _json(about), at_once=True)
             stage.end = self._records.end
@@ -538,7 +581,6 @@ class Journal:
 
     def save(self, snapshot: Snapshot) -> None:
         """Write a snapshot, when everything before it is on the disk."""
-        assert self._records is not None
         if not self._last_stage:
             return
         snapshot.run = self.stages[self._stage].header["id"]
@@ -555,16 +597,7 @@ class Journal:
     @property
     def position(self) -> int:
         """Where the next record will stand."""
-        assert self._records is not None
         return self._records.end if self._ahead is None else self._ahead.start
-
-
-def _rest(limit: int | None, before: list[int | None]) -> int | None:
-    """Return what a limit leaves after earlier stages; None: no end to it."""
-    used = [one for one in before if one is not None]
-    if limit is None:
-        return 0 if len(used) < len(before) else None
-    return limit - sum(used)
 
 
 @dataclass
@@ -634,20 +667,3 @@ def _compare(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> N
         raise ValueError(
             f"{path} is the journal of another run: its {name} was {then!r:.200}, now it is {value!r:.200}."
         )
-
-
-def _larger(path: Path, before: Mapping[str, Any], now: Mapping[str, Any], horizon: bool) -> bool:
-    """Return whether the limits of a run have grown; refuse smaller ones, and larger ones where steps are planned."""
-    grown = False
-    for name, limit in now.items():
-        then = np.inf if before[name] is None else before[name]
-        new = np.inf if limit is None else limit
-        if new < then and before[name] is None:
-            raise arguments.WrongValueError(name, f"left out, as in {path}", str(limit))
-        if new < then:
-            raise arguments.WrongValueError(name, f"at least {before[name]}, as in {path}", str(limit))
-        if new > then and horizon:
-            planned = f"{before[name]}, for which the steps of this run were planned"
-            raise arguments.WrongValueError(name, planned, str(limit), EXTEND)
-        grown = grown or new > then
-    return grown

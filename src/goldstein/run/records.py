@@ -9,6 +9,7 @@ grows with each incompatible change.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 import time
@@ -21,12 +22,10 @@ from zlib import crc32
 
 VERSION = 2
 MAGIC = f"goldstein journal {VERSION}\n".encode()
-MAGICS = {version: f"goldstein journal {version}\n".encode() for version in range(1, 10)}
 MARK = b"\xf0g"
 HEAD = struct.Struct("<2sBxI")  # mark, kind, length of the content
 SUM = struct.Struct("<I")
 FRAME = HEAD.size + SUM.size
-ZIP = b"PK\x03\x04"  # how the checkpoints of earlier versions begin
 CHUNK = 1 << 20
 RETRY = 0.05  # seconds after which a short look at the lock is over
 
@@ -112,23 +111,20 @@ def check_magic(beginning: bytes, path: Path, *, oldest: int = VERSION) -> bool:
 
     `oldest` is the oldest version that is accepted.
     """
-    if beginning in [MAGICS[version] for version in range(oldest, VERSION + 1)]:
-        return True
-    if MAGIC.startswith(beginning):
+    if MAGIC.startswith(beginning) and beginning != MAGIC:
         return False
-    for version, magic in MAGICS.items():
-        if beginning == magic and version < VERSION:
-            raise DamagedError(
-                f"{path} is a journal of an earlier version of goldstein, which can be inspected but not continued: "
-                "choose another file to start anew."
-            )
-        if beginning == magic:
-            raise DamagedError(f"{path} is a journal of a later version of goldstein: update goldstein to read it.")
-    if beginning.startswith(ZIP):
+    match = re.fullmatch(rb"goldstein journal (\d)\n", beginning)
+    if match is None:
+        raise DamagedError(f"{path} is not a goldstein journal: choose another file.")
+    version = int(match[1])
+    if version > VERSION:
+        raise DamagedError(f"{path} is a journal of a later version of goldstein: update goldstein to read it.")
+    if version < oldest:
         raise DamagedError(
-            f"{path} is a checkpoint of an earlier version, which cannot be read: choose another file to start anew."
+            f"{path} is a journal of an earlier version of goldstein, which can be inspected but not continued: "
+            "choose another file to start anew."
         )
-    raise DamagedError(f"{path} is not a goldstein journal: choose another file.")
+    return True
 
 
 class Records:

@@ -130,9 +130,10 @@ class Session:
 
     def play(self) -> EvaluationGenerator[Result]:
         """Yield queries and receive their answers until the run is over; return its result."""
-        saved = self.checkpoints.journal.begin(self._identity(), self._limits(), self.needs.horizon)
-        if self.checkpoints.journal.doubt:
-            self.notes.add(Text(self.checkpoints.journal.doubt))
+        journal = self.checkpoints.journal
+        saved = journal.begin(self._identity(), self._limits(), noisy=self.oracle.noisy)
+        if journal.doubt:
+            self.notes.add(Text(journal.doubt))
         if self.bare:
             yield from recognise(self, saved)
         set_up(self, saved)
@@ -261,6 +262,7 @@ class Session:
         self.oracle = Unreplayable(self.oracle.fun, self.oracle.args, self.oracle.vectorized)
         self.facts.noisy = True
         self.notes.recognise(reason)
+        self.checkpoints.journal.noise(reason)
 
     def settle(self) -> None:
         """Plan the end of the run, and tell the method what follows from the oracle and from that plan."""

@@ -27,7 +27,7 @@ from goldstein.state import State, pack, unpack
 if TYPE_CHECKING:
     from goldstein.run.session import Session
 
-FORMAT = 5
+FORMAT = 6
 BEGINNING = 256  # bytes of the text by which a snapshot is recognised
 
 
@@ -50,8 +50,8 @@ class Snapshot(State):
         States of the random generators: of the trajectory, and of what does not change it.
     facts, tracker, recorder, schedule, method_notes, recognised
         Of the session.
-    incumbent : Incumbent
-        The one of the facts, in the user's coordinates.
+    best : Incumbent
+        In the user's coordinates: the lowest point, or with noise and in machine code the answer so far without value.
     run : str
         The run that it belongs to.
     """
@@ -69,7 +69,7 @@ class Snapshot(State):
     tracker: Tracker
     recorder: Recorder
     schedule: CheckSchedule
-    incumbent: Incumbent
+    best: Incumbent
     method_notes: dict[str, str]
     recognised: str
     run: str = ""
@@ -78,6 +78,9 @@ class Snapshot(State):
 def snapshot_of(run: Session) -> Snapshot:
     """Return the run as it is, when nothing is under way."""
     journal = run.checkpoints.journal
+    best = run.ending.incumbent()
+    if run.oracle.noisy or run.chunks is not None or best.x is None:
+        best = Incumbent(np.nan, run.outside(run.answer()))
     return Snapshot(
         queries=journal.number,
         position=journal.position,
@@ -92,7 +95,7 @@ def snapshot_of(run: Session) -> Snapshot:
         tracker=run.tracker,
         recorder=run.recorder.copy(),
         schedule=copy.copy(run.criteria.schedule),
-        incumbent=run.ending.incumbent(),
+        best=best,
         method_notes=dict(run.notes.method_notes),
         recognised=run.notes.recognised,
     )

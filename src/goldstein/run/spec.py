@@ -12,6 +12,7 @@ import builtins
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import import_module
 from typing import Any
@@ -32,8 +33,11 @@ from goldstein.run.journal import Journal, content_of, shown_point
 FEW = 1000  # numbers that are written as such; more of them as bytes
 MOST_BYTES = 100_000  # of `args` that are worth a copy in every journal
 BARE = "bare"
-OWN_KEYS = ("function", "oracle", "method", "projection", "missing")  # of a header that are no arguments as they are
+NO_ARGUMENTS = ("function", "oracle", "missing")  # what a header holds besides arguments
 ORACLES = {kind.__name__: kind for kind in (Deterministic, Seeded, Unreplayable)}
+EXCEPTIONS = {
+    name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
+}
 
 
 # Where an argument is not written down.
@@ -121,9 +125,8 @@ class RunSpec:
         )
         method = resolve(self.method, self.options)
         if self.output == "best" and not method.needs.values:
-            raise ValueError(
-                f"{method.name} asks for no value of the points that it offers, so it cannot tell which is best."
-            )
+            expected = f"another rule: {method.name} evaluates none of its iterates, so it cannot tell which is best"
+            raise arguments.WrongValueError("output", expected, "'best'")
         allowed = as_projection(self.bounds, self.projection, x0.size)
         coordinates = coordinates_of(x0, x_scale, allowed)
         arguments.keep(self, resolved=method, allowed=allowed, coordinates=coordinates, oracle=self._as_oracle())
@@ -144,7 +147,7 @@ class RunSpec:
             arguments.keep(self, args=self.fun.args)
             return self.fun
         if not callable(self.fun):
-            raise TypeError(f"fun must be a callable or an oracle, got {type(self.fun).__name__}.")
+            raise arguments.WrongTypeError("fun", "a callable or an oracle", type(self.fun).__name__)
         arguments.keep(self, args=args)
         return Deterministic(self.fun, args)
 
@@ -163,10 +166,6 @@ class RunSpec:
         """Where the run ends."""
         return {"max_evals": self.max_evals, "max_iter": self.max_iter}
 
-    def _recorded(self, where: str) -> dict[str, Any]:
-        named = [one.name for one in fields(self) if one.init and where not in one.metadata.get(OMIT, ())]
-        return {name: getattr(self, name) for name in named}
-
     @property
     def identity(self) -> dict[str, Any]:
         """What a run must have in common with one that it is resumed from; each stage adds its start and its rng."""
@@ -175,7 +174,7 @@ class RunSpec:
             "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
             "bounds": described(self.allowed),
         }
-        return own | {name: _comparable(name, value) for name, value in self._recorded("identity").items()}
+        return own | {name: _comparable(name, getattr(self, name)) for name in _recorded(type(self), "identity")}
 
     @property
     def header(self) -> dict[str, Any]:
@@ -183,7 +182,8 @@ class RunSpec:
         method = ByName(self.method, self.options or {}) if isinstance(self.method, str) else self.method
         header: dict[str, Any] = {"function": name_of(self.fun), "oracle": _oracle(self.fun)}
         missing = []
-        values = {**self._recorded("header"), "method": method, "projection": self.allowed}
+        values = {name: getattr(self, name) for name in _recorded(type(self), "header")}
+        values |= {"method": method, "projection": self.allowed}
         size = sum(getattr(one, "nbytes", 0) for one in self.args)
         if size > MOST_BYTES:
             missing.append(f"args ({size:,} bytes)")
@@ -195,20 +195,53 @@ class RunSpec:
                 missing.append(f"{name} ({error})")
         return {**header, "missing": missing}
 
+    @classmethod
+    def arguments_of(cls, header: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
+        """Return the arguments of `minimize` for the header of a run and its function.
+
+        Parameters
+        ----------
+        header : mapping
+            What `header` was, or what somebody else made of it.
+        fun : Oracle or callable
+            An oracle is taken as it is; a callable is made into the kind of oracle that the run had.
+        """
+        if header is None:
+            raise ValueError("it does not say by which call it was made")
+        unknown = header.keys() - {*_recorded(cls, "header"), *NO_ARGUMENTS, "method", "projection"}
+        if unknown:
+            raise ValueError(f"its header has unknown entries: {', '.join(sorted(unknown)):.200}")
+        missing = [name for name in header["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
+        if missing:
+            raise ValueError(f"these arguments are no plain data: {', '.join(missing):.500}")
+        again = {name: _from_plain(value) for name, value in header.items() if name not in NO_ARGUMENTS}
+        args = again.pop("args", ())
+        if isinstance(fun, Oracle):
+            return {**again, "fun": fun}
+        if header["oracle"]["kind"] == BARE:
+            return {**again, "fun": fun, "args": args}
+        return {**again, "fun": _wrapped(fun, header["oracle"], args)}
+
     @property
     def summary(self) -> dict[str, Any]:
         """What was asked for, as people read it; an argument that has its default is left out."""
-        shown = {"function": name_of(self.fun), "seed": self.seed}
+        summary = {"function": name_of(self.fun), "seed": self.seed}
         defaults = {one.name: one.default for one in fields(self)}
-        for name, value in self._recorded("summary").items():
-            if name == "max_evals" or not _equal(value, defaults[name]):
-                shown[name] = _readable(value)
-        return {name: value for name, value in shown.items() if value is not None}
+        for name in _recorded(type(self), "summary"):
+            value = getattr(self, name)
+            if value is not None and (name == "max_evals" or not _equal(value, defaults[name])):
+                summary[name] = _readable(value)
+        return summary
+
+
+def _recorded(kind: type[RunSpec], where: str) -> list[str]:
+    """Return the arguments that stand in the identity, the header or the summary of a run."""
+    return [one.name for one in fields(kind) if one.init and where not in one.metadata.get(OMIT, ())]
 
 
 @dataclass(frozen=True)
 class ByName:
-    """A method as the user named it, with the options for it."""
+    """A method by name, with its options."""
 
     name: str
     options: Mapping[str, Any]
@@ -216,34 +249,6 @@ class ByName:
 
 class NotPlainError(TypeError):
     """Something is no plain data; it says what."""
-
-
-def arguments_of(header: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
-    """Return the arguments of `minimize` for the header of a run and its function.
-
-    Parameters
-    ----------
-    header : mapping
-        What `RunSpec.header` was.
-    fun : Oracle or callable
-        An oracle is taken as it is; a callable is made into the kind of oracle that the run had.
-    """
-    if header is None:
-        raise ValueError("it does not say by which call it was made")
-    known = {one.name for one in fields(RunSpec) if "header" not in one.metadata.get(OMIT, ())} | {*OWN_KEYS}
-    unknown = header.keys() - known
-    if unknown:
-        raise ValueError(f"its header has unknown entries: {', '.join(sorted(unknown)):.200}")
-    missing = [name for name in header["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
-    if missing:
-        raise ValueError(f"what it was given is no plain data: {', '.join(missing)}")
-    own = ("function", "oracle", "missing", "args")
-    again = {name: _made(value) for name, value in header.items() if name not in own}
-    args = () if isinstance(fun, Oracle) else _made(header["args"])
-    again["fun"] = fun if isinstance(fun, Oracle) else _wrapped(fun, header["oracle"], args)
-    if not isinstance(again["fun"], Oracle):
-        again["args"] = args
-    return again
 
 
 def check_room(box: Projection | None, coordinates: Coordinates | None, method: Method) -> None:
@@ -292,7 +297,7 @@ def _stationarity(pair: Any) -> tuple[float, float] | None:
         return None
     numbers = list(pair) if isinstance(pair, Iterable) else []
     if len(numbers) != 2:
-        raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(pair)}.")
+        raise arguments.WrongValueError("stationarity", "a pair (delta, epsilon)", arguments.shown(pair))
     delta, epsilon = numbers
     return arguments.positive("delta", delta), arguments.positive("epsilon", epsilon)
 
@@ -301,7 +306,7 @@ def _journal(journal: Any) -> Journal | None:
     if journal is None or isinstance(journal, Journal):
         return journal
     if not isinstance(journal, str | os.PathLike):
-        raise TypeError(f"journal must be a path or a Journal, got {type(journal).__name__}.")
+        raise arguments.WrongTypeError("journal", "a path or a Journal", type(journal).__name__)
     return Journal(journal)
 
 
@@ -365,8 +370,6 @@ def _oracle(fun: Any) -> dict[str, Any]:
 
 def _wrapped(fun: Any, oracle: Mapping[str, Any], args: Any) -> Any:
     kind = oracle["kind"]
-    if kind == BARE:
-        return fun
     if oracle["grad"] or (kind not in ORACLES and kind != FiniteSum.__name__):
         more = " with gradients" if oracle["grad"] else ""
         raise ValueError(f"its function was of the kind {kind}{more}, so an oracle of that kind is needed")
@@ -387,8 +390,8 @@ def _plain(value: Any) -> Any:
         return {type(value).__name__: [_plain(item) for item in value]}
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _plain(item) for key, item in value.items()}}
-    if isinstance(value, type) and value.__module__ == "builtins":
-        return {"builtin": value.__name__}
+    if isinstance(value, type) and value in EXCEPTIONS.values():
+        return {"exception": value.__name__}
     if isinstance(value, ByName):
         return {"by name": value.name, "options": {key: _plain(item) for key, item in value.options.items()}}
     return _plain_settings(value)
@@ -410,29 +413,28 @@ def _plain_settings(value: Any) -> dict[str, Any]:
     return {"settings": f"{kind.__module__}:{kind.__qualname__}", "with": made_with}
 
 
-def _made(plain: Any) -> Any:
-    """Undo `_plain`."""
+def _from_plain(plain: Any) -> Any:
+    """Undo `_plain`; a stranger's header makes nothing but data, exceptions of Python and settings of this package."""
     if not isinstance(plain, dict):
         return plain
     if "array" in plain:
-        return _made_array(plain)
+        return _array_from_plain(plain)
     if "list" in plain:
-        return [_made(item) for item in plain["list"]]
+        return [_from_plain(item) for item in plain["list"]]
     if "tuple" in plain:
-        return tuple(_made(item) for item in plain["tuple"])
+        return tuple(_from_plain(item) for item in plain["tuple"])
     if "dict" in plain:
-        return {key: _made(item) for key, item in plain["dict"].items()}
-    if "builtin" in plain:
-        kind = getattr(builtins, plain["builtin"], None)
-        if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            raise ValueError("its header names something that is no exception")
-        return kind
+        return {key: _from_plain(item) for key, item in plain["dict"].items()}
+    if "exception" in plain:
+        if plain["exception"] not in EXCEPTIONS:
+            raise ValueError("its header names something that is no exception of Python")
+        return EXCEPTIONS[plain["exception"]]
     if "by name" in plain:
-        return _by_name(plain["by name"], {key: _made(item) for key, item in plain["options"].items()})
-    return _made_settings(plain)
+        return _by_name(plain["by name"], {key: _from_plain(item) for key, item in plain["options"].items()})
+    return _settings_from_plain(plain)
 
 
-def _made_array(plain: Mapping[str, Any]) -> Array:
+def _array_from_plain(plain: Mapping[str, Any]) -> Array:
     if "numbers" in plain:
         return np.array(plain["numbers"], plain["array"])
     flat = np.frombuffer(base64.b64decode(plain["bytes"]), plain["array"])
@@ -445,9 +447,12 @@ def _by_name(name: str, options: Mapping[str, Any]) -> Method:
     return resolve(name, options)
 
 
-def _made_settings(plain: Mapping[str, Any]) -> Any:
+def _settings_from_plain(plain: Mapping[str, Any]) -> Any:
     module, _, name = plain["settings"].partition(":")
-    kind: Any = getattr(import_module(module), name, None) if module.startswith("goldstein.") else None
+    kind: Any = None
+    if module.startswith("goldstein."):
+        with suppress(ImportError):
+            kind = getattr(import_module(module), name, None)
     if not (isinstance(kind, type) and is_dataclass(kind)):
-        raise ValueError(f"{plain['settings']} is unknown to this version")
-    return kind(**{key: _made(item) for key, item in plain["with"].items()})
+        raise ValueError(f"{plain['settings']:.200} is unknown to this version")
+    return kind(**{key: _from_plain(item) for key, item in plain["with"].items()})
