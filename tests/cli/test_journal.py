@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from goldstein.cli.app import app
 from goldstein.cli.journal import curve_lines
 from goldstein.oracle import Answer
+from goldstein.report.curves import is_noisy
 from goldstein.run.inspection import inspect
 from goldstein.run.journal import Journal
 from goldstein.run.spec import RunSpec
@@ -148,6 +149,33 @@ def test_noise_shows_as_a_mean_also_of_a_bare_function(model):
     assert "mean of the last 10 %" in run("inspect", "run.journal")[1]
     half(gs.FiniteSum(model.component, 7), path="sum.journal")
     assert inspect("sum.journal").noisy
+
+
+def alternating(size):
+    """Return a function of which each second call is larger by this part."""
+    calls = []
+
+    def fun(x):
+        calls.append(1)
+        return float(np.abs(x - 0.3).sum()) * (1 + size * (len(calls) % 2))
+
+    return fun
+
+
+@pytest.mark.parametrize(
+    ("fun", "noisy"),
+    [(alternating(0.0), False), (alternating(2.0**-52), False), (alternating(0.1), True)],
+    ids=["exact", "last bit", "noise"],
+)
+def test_noise_has_one_verdict_in_result_report_and_inspect(model, fun, noisy):
+    res = half(fun, "auto", callback=None)
+    seen = inspect("run.journal")
+    assert (seen.noisy, is_noisy(res)) == (noisy, noisy)
+    assert seen.settings["oracle"].startswith(res.settings["oracle"])
+    pytest.importorskip("jinja2")
+    page = res.report("run.html").read_text(encoding="utf-8")
+    assert ("Unreplayable" in page) == noisy
+    assert ("mean of the last 10 %" in run("inspect", "run.journal")[1]) == noisy
 
 
 IDENTITY = {"method": "GFM()", "oracle": "Deterministic, n=None", "rng": {}}

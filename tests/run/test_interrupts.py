@@ -192,3 +192,19 @@ def test_ctrl_c_at_any_line_of_the_library_returns_the_run_with_every_call_count
         if 0 < calls < total and (res is None or not calls <= res.nfev <= calls + under_way):
             wrong.append((lines, calls, None if res is None else res.nfev))
     assert not wrong, f"{len(wrong)} places, among them (line, calls, nfev): {wrong[:5]}"
+
+
+def test_sys_exit_carries_the_run_so_far():
+    calls = []
+
+    def leaves(x):
+        calls.append(1)
+        if len(calls) == 20:
+            sys.exit(3)
+        return float(abs(x).sum())
+
+    with pytest.raises(SystemExit) as caught:
+        gs.minimize(gs.Deterministic(leaves), np.ones(3), gs.GFM(0.1, 0.01), max_evals=100, rng=0)
+    assert caught.value.code == 3
+    assert caught.value.result.nfev == 20
+    assert caught.value.result.status is gs.Status.RAISED

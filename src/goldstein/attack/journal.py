@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 import goldstein
+from goldstein.arguments import printable
 from goldstein.attack.result import AttackResult
-from goldstein.run.records import MAGIC, Record, Records
+from goldstein.run.records import MAGIC, MALFORMED, Record, Records, malformed
 
 HEADER = 0
 IMAGE = 64  # no kind of record that a run has
@@ -54,7 +55,7 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
         self.path = Path(path)
         self._identity = json.loads(json.dumps(identity))
         self._records = Records(self.path, SYNC)
-        self._found: list[Record] = []
+        self._done: list[Record] = []
         try:
             self._open()
         except BaseException:
@@ -70,7 +71,7 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
                 self._compare(record)
                 begun = True
             elif record.kind == IMAGE:
-                self._found.append(record)
+                self._done.append(record)
             end = record.end
         self._records.cut(end)
         if not begun:
@@ -78,8 +79,12 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
             self._records.append(HEADER, json.dumps(header).encode(), at_once=True)
 
     def _compare(self, record: Record) -> None:
-        before = json.loads(record.content) if record.kind == HEADER else {}
-        if before.get("about") != ABOUT:
+        try:
+            before = json.loads(record.content)
+            ours = record.kind == HEADER and before["about"] == ABOUT
+        except MALFORMED:
+            ours = False
+        if not ours:
             raise ValueError(f"{self.path} is not the journal of an attack: choose another file.")
         for name, now in self._identity.items():
             then = before.get(name)
@@ -92,20 +97,10 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
 
     def restore(self, result: AttackResult) -> set[int]:
         """Put the images that are done into a result; return which they are."""
-        done = set()
-        for record in self._found:
-            (length,) = LENGTH.unpack_from(record.content)
-            start = LENGTH.size + length
-            about = json.loads(record.content[LENGTH.size : start])
-            index = about["index"]
-            result.x[index] = np.frombuffer(record.content, np.float32, offset=start).reshape(result.x.shape[1:])
-            for name in (*COUNTED, *FLAGS):
-                getattr(result, name)[index] = about[name]
-            if about["error"] is not None:
-                result.errors[index] = about["error"]
-            done.add(index)
-        self._found.clear()
-        return done
+        try:
+            return {_restore_image(result, record.content) for record in self._done}
+        except MALFORMED:
+            raise malformed(self.path, self._done[0].start) from None
 
     def keep(self, result: AttackResult, index: int) -> None:
         """Write down an image that is done."""
@@ -118,3 +113,19 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
     def __exit__(self, *exc: object) -> None:
         self._records.force()
         self._records.close()
+
+
+def _restore_image(result: AttackResult, content: bytes) -> int:
+    """Put an image into a result; return which it is."""
+    (length,) = LENGTH.unpack_from(content)
+    start = LENGTH.size + length
+    about = json.loads(content[LENGTH.size : start])
+    index = int(about["index"])
+    if index < 0:
+        raise IndexError
+    result.x[index] = np.frombuffer(content, np.float32, offset=start).reshape(result.x.shape[1:])
+    for name in (*COUNTED, *FLAGS):
+        getattr(result, name)[index] = about[name]
+    if about["error"] is not None:
+        result.errors[index] = printable(str(about["error"]))
+    return index

@@ -169,8 +169,7 @@ def _read_labels(path: Path) -> Labels:
 def _print(result: AttackResult, as_json: bool) -> None:
     summary = result.summary()
     if as_json:
-        plain = {name: value if math.isfinite(value) else None for name, value in summary.items()}
-        print_json({**plain, "queries": result.queries.tolist(), "won": result.success.tolist()})
+        print_json({**summary, "queries": result.queries.tolist(), "won": result.success.tolist()})
         return
     before = f"{summary['misclassified'] - summary['at_target']:,} of them wrong before"
     before += f", {summary['at_target']:,} at the target" if result.targets is not None else ""

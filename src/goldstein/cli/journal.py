@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,9 +22,9 @@ from goldstein.report import Fact, Summary, write
 from goldstein.report.chart import Chart, Line
 from goldstein.report.summary import numbers
 from goldstein.run.inspection import Inspection, inspect, stages_in
-from goldstein.run.journal import MALFORMED, total_limits
+from goldstein.run.journal import total_limits
 from goldstein.run.progress import lasting
-from goldstein.run.records import DamagedError
+from goldstein.run.records import MALFORMED, DamagedError
 from goldstein.run.spec import RunSpec
 
 MEAN = "mean of the last 10 %"
@@ -58,7 +59,7 @@ def inspect_journal(
     if html is not None:
         write(_page(inspection), html)
     if as_json:
-        print_json(inspection.plain(), indent=1)
+        print_json(asdict(inspection), indent=1)
         return
     print_facts([Fact(*row) for row in _rows(inspection).items()])
     if len(inspection.curve) > 1:

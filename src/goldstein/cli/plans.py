@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import sys
@@ -47,12 +46,12 @@ def plan(
         else:
             answer = theory.plan(method, parameters=parameters, **goal)
     if as_json:
-        print_json(comparison_as_json(answer) if method is None else plan_as_json(answer), indent=1)
+        print_json(_comparison_as_json(answer) if method is None else _plan_as_json(answer), indent=1)
         return
     text = str(answer)
     width = _width()
     if width is not None and max(map(len, text.splitlines())) > width:
-        text = wrap_lines(narrow_table(answer) if method is None else text, width)
+        text = _wrap(_narrow_table(answer) if method is None else text, width)
     typer.echo(text)
 
 
@@ -63,23 +62,15 @@ def _width() -> int | None:
     return None
 
 
-def wrap_lines(text: str, width: int) -> str:
-    """Return a text with lines of at most `width` letters, unless a word is longer.
-
-    Examples
-    --------
-    >>> print(wrap_lines("one   two three four five six seven eight", 30))
-    one   two three four five six
-                            seven
-                            eight
-    """
+def _wrap(text: str, width: int) -> str:
+    """Return a text with lines of at most `width` letters, unless a word is longer; spaces in short lines stay."""
     lines = []
     for line in text.splitlines():
         lines += [line] if len(line) <= width else textwrap.wrap(line, width, subsequent_indent=" " * INDENT)
     return "\n".join(lines)
 
 
-def narrow_table(comparison: Any) -> str:
+def _narrow_table(comparison: Any) -> str:
     """Return all methods in a narrow table: guarantees have letters, and are spelled out below it."""
     guarantees = list(dict.fromkeys(row.guarantee for row in comparison))
     letter = {guarantee: chr(ord("a") + k) for k, guarantee in enumerate(guarantees)}
@@ -93,15 +84,14 @@ def narrow_table(comparison: Any) -> str:
     return "\n".join([*table, *notes, *comparison.left_out])
 
 
-def comparison_as_json(comparison: Any) -> dict[str, Any]:
-    """Return all methods in JSON types."""
+def _comparison_as_json(comparison: Any) -> dict[str, Any]:
     rows = [
         {
             "method": row.method,
             "needs": row.needs,
-            "evaluations": _number(row.plan.evaluations),
+            "evaluations": row.plan.evaluations,
             "exact": row.plan.exact,
-            "expected_evaluations": _number(row.plan.expected_evaluations),
+            "expected_evaluations": row.plan.expected_evaluations,
             "guarantee": row.guarantee,
             "mark": row.mark,
         }
@@ -110,9 +100,8 @@ def comparison_as_json(comparison: Any) -> dict[str, Any]:
     return {"rows": rows, "left_out": list(comparison.left_out)}
 
 
-def plan_as_json(one: Any) -> dict[str, Any]:
-    """Return the plan of one method in JSON types."""
-    counts = {name: getattr(one, name) for name in ("iterations", "evaluations", "gradients", "expected_evaluations")}
+def _plan_as_json(one: Any) -> dict[str, Any]:
+    counts = ("iterations", "evaluations", "gradients", "expected_evaluations")
     return {
         "method": one.name,
         "d": one.d,
@@ -120,16 +109,8 @@ def plan_as_json(one: Any) -> dict[str, Any]:
         "oracle": one.oracle,
         "constants": one.constants.kind,
         "output": one.output,
-        "parameters": {name: _number(value) for name, value in one.parameters.items()},
-        **{name: _number(value) for name, value in counts.items()},
+        "parameters": dict(one.parameters),
+        **{name: getattr(one, name) for name in counts},
         "exact": one.exact,
         "notes": [text for text in (one.note, *one.defects) if text],
     }
-
-
-def _number(value: Any) -> Any:
-    """Return a number as JSON has it: None if it is not finite."""
-    if isinstance(value, str) or value is None:
-        return value
-    plain = value.item() if hasattr(value, "item") else value
-    return plain if isinstance(plain, int) or math.isfinite(plain) else None

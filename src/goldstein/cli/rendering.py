@@ -7,6 +7,7 @@ import math
 import sys
 from typing import Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -35,7 +36,7 @@ class Printer(Console):
 def print_result(result: Result, as_json: bool, *, raised: bool = False) -> None:
     """Print a result; `raised`: an exception ended the run, and this is the run so far."""
     if as_json:
-        print_json(result_as_json(result) | ({"status": RAISED} if raised else {}))
+        print_json(_result_as_json(result) | ({"status": RAISED} if raised else {}))
         return
     facts = [Fact("x", numbers(result.x, MOST_NUMBERS)) if fact.name == "x" else fact for fact in facts_of(result)]
     if raised:
@@ -49,26 +50,34 @@ def print_result(result: Result, as_json: bool, *, raised: bool = False) -> None
 
 
 def print_json(about: Any, indent: int | None = None) -> None:
-    """Print plain data; in ASCII where stdout is not UTF-8."""
+    """Print plain data, null for numbers that are not finite; in ASCII where stdout is not UTF-8."""
     encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
-    typer.echo(json.dumps(about, ensure_ascii=encoding != "utf8", indent=indent))
+    typer.echo(json.dumps(_finite(about), ensure_ascii=encoding != "utf8", indent=indent))
 
 
-def result_as_json(result: Result) -> dict[str, Any]:
-    """Return a result in JSON types, None where a number is not finite."""
-    values = {name: result[name] for name in ("fun", "fun_stderr", *COUNTS)}
-    about: dict[str, Any] = {
+def _finite(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _result_as_json(result: Result) -> dict[str, Any]:
+    about = {
         "status": result.status.name,
         "success": bool(result.success),
         "message": result.message,
-        **{name: value if math.isfinite(value) else None for name, value in values.items()},
+        **{name: result[name] for name in ("fun", "fun_stderr", *COUNTS)},
         "x": result.x.tolist(),
     }
     certificate = result.get("stationarity")
     if certificate is not None:
         about["stationarity"] = {name: getattr(certificate, name) for name in ("answer", "bound", "delta", "epsilon")}
-        if not math.isfinite(certificate.bound):
-            about["stationarity"]["bound"] = None
     return about
 
 

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,10 @@ import numpy as np
 from goldstein.run.journal import (
     CONTINUED,
     LONGEST,
-    MALFORMED,
     TIME,
     VALUES,
     VALUES_HEAD,
     Stage,
-    malformed,
     read_stages,
     take_record,
     total_limits,
@@ -30,12 +28,14 @@ from goldstein.run.journal import (
 from goldstein.run.records import (
     CHUNK,
     MAGIC,
+    MALFORMED,
     VERSION,
     DamagedError,
     Record,
     check_magic,
     check_regular,
     is_being_written,
+    malformed,
     scan,
 )
 from goldstein.run.result import Status
@@ -116,11 +116,6 @@ class Inspection:
     x_fun: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-
-    def plain(self) -> dict[str, Any]:
-        """Return it in JSON types, None where a number is not finite."""
-        answer: dict[str, Any] = _finite(asdict(self))
-        return answer
 
 
 def inspect(path: str | os.PathLike[str]) -> Inspection:
@@ -363,14 +358,3 @@ class _Curve:
 def _short(value: Any) -> Any:
     """Return a setting of the file, cut where it is too long to show."""
     return value if len(str(value)) <= LONGEST else str(value)[:LONGEST]
-
-
-def _finite(value: Any) -> Any:
-    """Return plain data with None in the place of numbers that JSON has no word for."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value

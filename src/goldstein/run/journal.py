@@ -45,7 +45,7 @@ import goldstein
 from goldstein import arguments
 from goldstein.oracle import Answer, Array, Query
 from goldstein.run.interrupts import Interrupts
-from goldstein.run.records import MAGIC, DamagedError, Record, Records
+from goldstein.run.records import MAGIC, MALFORMED, DamagedError, Record, Records, malformed
 from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, is_snapshot, read_snapshot, write_snapshot
 from goldstein.state import from_plain_state
@@ -63,7 +63,6 @@ PASSED_OVER = (LIMITS, OUTCOME, REASON, NOISE, CONTINUED)  # when a run is repla
 SLOW = 0.05  # seconds; the records of evaluations that take longer are each forced to the disk
 LONGEST = 200  # letters of a text of the file in a message
 LATEST = 1e11  # seconds since 1970, which no clock has reached
-MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 FEW_QUERIES = 1000  # replayed in no time
 Limits = dict[str, int | None]
 EXTEND = "use extend=True (--extend on the command line) to continue from its answer as a new stage"
@@ -214,11 +213,6 @@ def take_record(stages: list[Stage], record: Record, path: Path) -> None:
         raise
     except MALFORMED:
         raise malformed(path, record.start) from None
-
-
-def malformed(path: Path, position: int) -> DamagedError:
-    """Return the refusal of a file whose checksums are right, and whose content is not that of a run."""
-    return DamagedError(f"{path} is not the journal of a run: its record at byte {position} is malformed.")
 
 
 def read_stages(records: Iterator[Record], path: Path) -> list[Stage]:

@@ -20,6 +20,11 @@ from pathlib import Path
 from typing import IO, NoReturn
 from zlib import crc32
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 VERSION = 2
 MAGIC = f"goldstein journal {VERSION}\n".encode()
 MARK = b"\xf0g"
@@ -28,6 +33,10 @@ SUM = struct.Struct("<I")
 FRAME = HEAD.size + SUM.size
 CHUNK = 1 << 20
 RETRY = 0.05  # seconds after which a short look at the lock is over
+
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
+"""What nonsense with right checksums may raise when it is read."""
 
 
 class DamagedError(ValueError):
@@ -94,6 +103,11 @@ def _damaged(path: Path, position: int) -> DamagedError:
         f"{path} is damaged at byte {position}: it does not hold what was written. Nothing was changed; "
         "restore the file from a copy, or start anew with another file."
     )
+
+
+def malformed(path: Path, position: int) -> DamagedError:
+    """Return the refusal of a file whose checksums are right, and whose content no run has written."""
+    return DamagedError(f"{path} is not a journal that goldstein wrote: its record at byte {position} is malformed.")
 
 
 def check_regular(path: Path) -> None:
@@ -216,17 +230,12 @@ class Records:
 
 
 def _unlock(file: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    fcntl.flock(file, fcntl.LOCK_UN)
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _lock(file: int, path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
+    if fcntl is None:
         return
     for patience in (RETRY, 0.0):  # `is_being_written` may hold it for a moment
         try:
@@ -240,9 +249,7 @@ def _lock(file: int, path: Path) -> None:
 
 def is_being_written(path: Path) -> bool | None:
     """Whether a process has the file open for writing, on this machine at least; None where there are no locks."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
+    if fcntl is None:
         return None
     with path.open("rb") as file:
         try:
