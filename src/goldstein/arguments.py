@@ -277,14 +277,7 @@ def takes(fun: Callable[..., Any], count: int) -> bool:
 
 
 def signature(fun: Callable[..., Any]) -> str:
-    """Return a callable as one would write it, with its parameters.
-
-    Examples
-    --------
-    >>> def cost(order, seed): ...
-    >>> signature(cost)
-    'cost(order, seed)'
-    """
+    """Return a callable as one would write it, with its parameters."""
     name = getattr(fun, "__name__", type(fun).__name__)
     parameters = ", ".join(
         str(one.replace(annotation=one.empty))

@@ -61,6 +61,9 @@ gradient = gs.Deterministic(plain, grad=lambda x: np.sign(x - 0.3))
 
 class space:
     inner = plain
+
+def with_text(x, text):
+    return plain(x) + text.count("\\n")
 """
 
 
@@ -448,6 +451,8 @@ def test_curves_are_drawn_between_their_largest_and_smallest_value():
     assert lines[-1] == "0 ┤▁███"
     assert [line.count("█") for line in lines] == [1, 1, 2, 3]
     assert curve_lines([1.0, 1.0], height=2)[-1].endswith("▁▁")
+    assert curve_lines([1.7e308, -1.7e308], height=1) == ["-1.7e+308 ┤█▁"]
+    assert curve_lines([5e-324, 0.0], height=1) == ["0 ┤█▁"]
     assert max(len(line) for line in curve_lines(list(range(1000)), width=10)) <= 16
 
 
@@ -469,6 +474,7 @@ CASES = {
     "vectorised sum": ("batch", lambda m: gs.FiniteSum(m.batch, 7, vectorized=True), {"method": "sift"}),
     "seeded": ("seeded", lambda m: gs.Seeded(m.seeded), {"method": "cma"}),
     "args": ("with_args", lambda m: gs.Deterministic(m.with_args, (2.0, np.arange(4.0))), {}),
+    "text": ("with_text", lambda m: gs.Deterministic(m.with_text, ("two\nlines",)), {}),
     "expectation": ("expectation", lambda m: m.expectation, {}),
     "gradient": ("gradient", lambda m: m.gradient, {"method": gs.O2NC(0.5, 7)}),
     "bounds": (

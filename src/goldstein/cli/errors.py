@@ -141,13 +141,7 @@ def describe(error: BaseException) -> str:
 
 
 def exit_call(error: SystemExit) -> str:
-    """Return a call of `sys.exit` as it was written.
-
-    Examples
-    --------
-    >>> exit_call(SystemExit(0)), exit_call(SystemExit())
-    ('sys.exit(0)', 'sys.exit()')
-    """
+    """Return a call of `sys.exit` as it was written."""
     return "sys.exit()" if error.code is None else printable(f"sys.exit({error.code!r})")
 
 
@@ -160,16 +154,8 @@ def is_own(error: BaseException) -> bool:
 def check_writable(
     path: Path | None, what: str, *, journal: Path | None = None, replaces: re.Pattern[bytes] | None = None
 ) -> None:
-    """Refuse a place that cannot be written, before anything is evaluated.
-
-    Parameters
-    ----------
-    path, what
-        The place, and what is to be written there; None: nothing.
-    journal : Path, optional
-        The journal of the run, which must not be overwritten.
-    replaces : Pattern, optional
-        How a file begins that may be overwritten; any other existing file is refused.
+    """Refuse a place that cannot be written before anything is evaluated: also the journal, and an existing file
+    unless it begins like what it `replaces`.
     """
     if path is None:
         return

@@ -108,7 +108,7 @@ def resume_journal(
 
 
 def _call(path: Path, fun: Any) -> dict[str, Any]:
-    """Return the arguments of `minimize` by which the run in a journal goes on."""
+    """Return the arguments of `minimize` that continue the run in a journal."""
     try:
         stages = stages_in(path)
         if not stages:
@@ -186,19 +186,14 @@ def _page(inspection: Inspection) -> Summary:
 
 
 def curve_lines(values: list[float], width: int = WIDTH, height: int = HEIGHT) -> list[str]:
-    """Return a curve as lines of text, its largest and smallest value at the left.
-
-    Examples
-    --------
-    >>> curve_lines([4.0, 2.0, 1.0, 0.0], height=2)
-    ['4 ┤█▁', '0 ┤██▅▁']
-    """
+    """Return a curve as lines of text, its largest and smallest value at the left."""
     step = max(len(values) / width, 1.0)
     sample = [values[min(int(place * step), len(values) - 1)] for place in range(min(width, len(values)))]
     low = min(sample)
     high = max(sample)
-    span = (high - low) or 1.0
-    levels = [1 + round((value - low) / span * (8 * height - 1)) for value in sample]
+    unit = max(abs(low), abs(high)) or 1.0  # the difference of huge values may overflow
+    span = (high / unit - low / unit) or 1.0
+    levels = [1 + round((value / unit - low / unit) / span * (8 * height - 1)) for value in sample]
     labels = {height - 1: f"{high:.6g}", 0: f"{low:.6g}"}
     margin = max(map(len, labels.values()))
     lines = []

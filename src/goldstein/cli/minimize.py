@@ -58,7 +58,7 @@ def minimize_function(
     stationarity: Annotated[str | None, typer.Option(help="delta,epsilon: how stationary is the answer?")] = None,
     catch: Annotated[list[str] | None, typer.Option(help="Exception that counts as a failure; repeatable.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that evaluate; -1: all cores.")] = None,
-    journal: Annotated[Path | None, typer.Option(help="File that keeps every value; an earlier run goes on.")] = None,
+    journal: Annotated[Path | None, typer.Option(help="File that keeps every value; continues an earlier run.")] = None,
     report: Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")] = None,
     out: Annotated[Path | None, typer.Option(help="File for the answer x, .npy or .txt.")] = None,
     progress: Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")] = True,

@@ -88,13 +88,7 @@ def _shadowed(module: str) -> str:
 
 
 def parse_point(x0: str, dim: int | None) -> Array:
-    """Return a start: numbers with commas between them, one number for all of `dim`, or a file of numbers.
-
-    Examples
-    --------
-    >>> parse_point("1,-2.5", None), parse_point("0", 3)
-    (array([ 1. , -2.5]), array([0., 0., 0.]))
-    """
+    """Return a start: numbers with commas between them, one number for all of `dim`, or a file of numbers."""
     try:
         x = np.array([float(number) for number in x0.split(",")])
     except ValueError:
@@ -128,13 +122,7 @@ def _first_line(path: Path) -> str:
 
 
 def parse_bounds(bounds: str | None, d: int) -> list[tuple[float, float]] | None:
-    """Return bounds from lower:upper, once for all variables or with commas for each; an empty side is open.
-
-    Examples
-    --------
-    >>> parse_bounds("0:1", 2), parse_bounds(":1,-2:", 2)
-    ([(0.0, 1.0), (0.0, 1.0)], [(-inf, 1.0), (-2.0, inf)])
-    """
+    """Return bounds from lower:upper, once for all variables or with commas for each; an empty side is open."""
     if bounds is None:
         return None
     sides = []
@@ -153,13 +141,7 @@ def parse_bounds(bounds: str | None, d: int) -> list[tuple[float, float]] | None
 
 
 def parse_options(words: Iterable[str]) -> dict[str, Any] | None:
-    """Return settings of a method from name=value, each value as Python reads it, or else a text.
-
-    Examples
-    --------
-    >>> parse_options(["delta=0.1", "estimator=loo"])
-    {'delta': 0.1, 'estimator': 'loo'}
-    """
+    """Return settings of a method from name=value, each value as Python reads it, or else a text."""
     settings = {}
     for word in words:
         name, equals, value = word.partition("=")

@@ -116,13 +116,7 @@ class Runner:
 
 
 def resume_command(journal: Path | str, function: str = "my_module:my_function") -> str:
-    """Return the command that continues a run.
-
-    Examples
-    --------
-    >>> resume_command("a run.journal", "my_model:loss")
-    "goldstein resume 'a run.journal' --with my_model:loss"
-    """
+    """Return the command that continues a run."""
     return f"goldstein resume {shlex.quote(str(journal))} --with {shlex.quote(function)}"
 
 

@@ -47,7 +47,7 @@ from goldstein.oracle import Answer, Array, Query
 from goldstein.run.interrupts import Interrupts
 from goldstein.run.records import MAGIC, MALFORMED, DamagedError, Record, Records, malformed
 from goldstein.run.result import Status
-from goldstein.run.snapshot import Snapshot, is_snapshot, read_snapshot, write_snapshot
+from goldstein.run.snapshot import Snapshot, SnapshotFile
 from goldstein.state import from_plain_state
 from goldstein.warnings import warn
 
@@ -63,7 +63,6 @@ PASSED_OVER = (LIMITS, OUTCOME, REASON, NOISE, CONTINUED)  # when a run is repla
 SLOW = 0.05  # seconds; the records of evaluations that take longer are each forced to the disk
 LONGEST = 200  # letters of a text of the file in a message
 LATEST = 1e11  # seconds since 1970, which no clock has reached
-FEW_QUERIES = 1000  # replayed in no time
 Limits = dict[str, int | None]
 EXTEND = "use extend=True (--extend on the command line) to continue from its answer as a new stage"
 
@@ -78,10 +77,8 @@ class Stage:
         What makes the run, with its present limits.
     start, end : int
         Where its records begin and end in the file.
-    ending, end_status : int, Status or None
-        Where the record ENDING stands, and how the run was about to end.
-    queries : int
-        Queries of which there is any record.
+    ending : int or None
+        Where the record ENDING stands.
     started, answered : int
         Rows that were started and rows that were answered.
     outcome : dict or None
@@ -94,8 +91,6 @@ class Stage:
     start: int
     end: int
     ending: int | None = None
-    end_status: Status | None = None
-    queries: int = 0
     started: int = 0
     answered: int = 0
     outcome: dict[str, Any] | None = None
@@ -111,13 +106,12 @@ class Stage:
     def take(self, record: Record) -> None:
         """Take a record into account; raise one of `MALFORMED` if it is no record of a run."""
         if record.kind == STARTED:
-            self.queries, _, rows = ROWS.unpack(record.content)
-            self.started += rows
+            self.started += ROWS.unpack(record.content)[2]
         elif record.kind == NOT_STARTED:
             self.started -= ROWS.unpack(record.content)[2]
             _require(self.started >= 0)
         elif record.kind == VALUES:
-            self.queries, _, rows, order, roundoff, stamp, _ = VALUES_HEAD.unpack_from(record.content)
+            _, _, rows, order, roundoff, stamp, _ = VALUES_HEAD.unpack_from(record.content)
             entries, odd_bytes = divmod(len(record.content) - VALUES_HEAD.size, 8)
             _require(rows > 0 and not odd_bytes and entries > 0 and entries % rows == 0)
             _require(order == 1 or (order == 0 and entries == rows))
@@ -126,10 +120,9 @@ class Stage:
         elif record.kind == MONITOR:
             MONITOR_BODY.unpack(record.content)
         elif record.kind == ENDING:
-            _, status = ENDING_BODY.unpack(record.content)
+            Status(ENDING_BODY.unpack(record.content)[1])
             if self.ending is None:
                 self.ending = record.start
-                self.end_status = Status(status)
         elif record.kind == LIMITS:
             self.header["limits"] = _checked_limits(_from_json(record.content))
         elif record.kind == OUTCOME:
@@ -171,8 +164,8 @@ def _printable(value: Any) -> Any:
 
 def _checked_header(content: bytes, path: Path) -> dict[str, Any]:
     """Return the header of a run; refuse that of something else, such as an attack."""
-    header = _from_json(content)
-    _require(isinstance(header, dict))
+    raw = json.loads(content)
+    header = {**_printable(raw), "call": raw.get("call")}  # arguments stay as they are
     if "rng" not in header and "about" in header:
         about = str(header["about"])[:LONGEST]
         raise DamagedError(f"{path} is the journal of {about} and not of a run: choose another file.")
@@ -183,7 +176,7 @@ def _checked_header(content: bytes, path: Path) -> dict[str, Any]:
     _require(isinstance(header["method"], str) and isinstance(header["oracle"], str))
     for name in ("call", "settings"):
         _require(header.get(name) is None or isinstance(header[name], dict))
-    return dict(header)
+    return header
 
 
 def _checked_limits(limits: Any) -> Limits:
@@ -281,15 +274,13 @@ class Journal:
         self.doubt = ""  # whether the values in it are those of the function at hand
         self.lost = 0  # rows that were started in earlier lives of the run, and never answered
         self.reason = ""  # why the first evaluation of this stage failed that tells
-        self._records: Records  # while it is open
+        self._records: Records  # it and the snapshots: while the journal is open
         self._stage = -1
         self._continued = False
         self._ahead: Record | None = None
         self._reader: Iterator[Record] = iter(())
         self._query = _OpenQuery()
-        self._saved = time.monotonic()
-        self._saved_at = 0
-        self._owns_snapshot = False
+        self._snapshots: SnapshotFile
 
     @property
     def snapshot_path(self) -> Path:
@@ -308,8 +299,7 @@ class Journal:
         self._stage = -1
         self._continued = False
         self.lost = 0
-        self._owns_snapshot = is_snapshot(self.snapshot_path) or not self.snapshot_path.exists()
-        self.snapshot_path.with_name(self.snapshot_path.name + ".new").unlink(missing_ok=True)
+        self._snapshots = SnapshotFile(self.snapshot_path, self.snapshots)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -369,8 +359,7 @@ class Journal:
         self._stage += 1
         self.number = 0
         self.reason = ""
-        self._saved = time.monotonic()
-        self._saved_at = 0
+        self._snapshots.wait()
         if self._stage == len(self.stages):
             versions = {"goldstein": goldstein.__version__, "numpy": np.__version__}
             header = {"id": uuid.uuid4().hex, "versions": versions, **identity, "limits": dict(limits), "noisy": noisy}
@@ -393,8 +382,8 @@ class Journal:
         self.reason = stage.reason
         self.lost += stage.started - stage.answered
         log.info("%s: continues after %d values, which are not evaluated again", self.path, stage.answered)
-        snapshot = self._snapshot(stage, larger)
-        if snapshot is None:
+        snapshot = self._snapshots.read(stage.header["id"], stage.end)
+        if snapshot is None or (larger and not snapshot.compiled):  # its history is spread over the smaller budget
             self._read_from(stage.start)
             return None
         self.number = snapshot.queries
@@ -407,7 +396,9 @@ class Journal:
         named = ":" in then and ":" in now
         if not named or then.rpartition(":")[2] == now.rpartition(":")[2]:
             return ""
-        return f"{self.path} holds values of {then:.200}, which were taken for those of {now:.200}."
+        return (
+            f"{self.path} holds values of {arguments.printable(then):.200}, which were taken for those of {now:.200}."
+        )
 
     def _forget_ending(self, stage: Stage) -> None:
         """Drop the end of a run that now continues; later stages began at that end."""
@@ -418,22 +409,6 @@ class Journal:
         self.stages = fresh
         vars(stage).update(vars(fresh[self._stage]))
         self.stages[self._stage] = stage
-
-    def _snapshot(self, stage: Stage, larger: bool) -> Snapshot | None:
-        snapshot = read_snapshot(self.snapshot_path)
-        if snapshot is None or snapshot.run != stage.header["id"]:
-            return None
-        if snapshot.position > stage.end:  # of a course that is gone
-            self._delete_snapshot()
-            return None
-        if larger and not snapshot.compiled:  # the history is spread over the budget: replayed, it is exact
-            return None
-        return snapshot
-
-    def _delete_snapshot(self) -> None:
-        """Delete the snapshot, but not a file of the user's that has its name."""
-        if self._owns_snapshot:
-            self.snapshot_path.unlink(missing_ok=True)
 
     def _read_from(self, position: int) -> None:
         self._reader = self._records.read(position)
@@ -560,7 +535,7 @@ class Journal:
             self._records.append(OUTCOME, _json(about), at_once=True)
             stage.end = self._records.end
         if not about["compiled"] and self._last_stage:  # the journal holds every value of the run
-            self._delete_snapshot()
+            self._snapshots.delete()
 
     @property
     def _last_stage(self) -> bool:
@@ -569,24 +544,13 @@ class Journal:
 
     def due(self, compiled: bool) -> bool:
         """Whether it is time for a snapshot."""
-        if self.replaying or time.monotonic() - self._saved < self.snapshots:
-            return False
-        return compiled or self.number - self._saved_at >= FEW_QUERIES or not self.snapshots
+        return not self.replaying and self._snapshots.due(self.number, compiled)
 
     def save(self, snapshot: Snapshot) -> None:
         """Write a snapshot, when everything before it is on the disk."""
-        if not self._last_stage:
-            return
-        snapshot.run = self.stages[self._stage].header["id"]
-        try:
-            self._records.force()
-            if not self._owns_snapshot:
-                raise FileExistsError(f"{self.snapshot_path} is another file")
-            write_snapshot(self.snapshot_path, snapshot)
-        except OSError as error:  # it is only a cache
-            log.warning("%s: no snapshot could be written: %s", self.snapshot_path, error)
-        self._saved = time.monotonic()
-        self._saved_at = self.number
+        if self._last_stage:
+            snapshot.run = self.stages[self._stage].header["id"]
+            self._snapshots.write(snapshot, self._records)
 
     @property
     def position(self) -> int:

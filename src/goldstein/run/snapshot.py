@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
+import time
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -22,12 +24,16 @@ from goldstein.facts import Facts, Incumbent
 from goldstein.methods.method import MethodState, Step
 from goldstein.output import Tracker
 from goldstein.run.history import CheckSchedule, Recorder
+from goldstein.run.records import Records
 from goldstein.state import State, pack, unpack
 
 if TYPE_CHECKING:
     from goldstein.run.session import Session
 
+log = logging.getLogger("goldstein")
+
 FORMAT = 6
+FEW_QUERIES = 1000  # replayed in no time
 BEGINNING = 256  # bytes of the text by which a snapshot is recognised
 
 
@@ -101,16 +107,63 @@ def snapshot_of(run: Session) -> Snapshot:
     )
 
 
-def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Write a snapshot in one step, under another name first."""
-    arrays: dict[str, Any] = {}
-    text = json.dumps({"format": FORMAT, "content": pack(snapshot, arrays)})
-    new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
-        np.savez(file, json=np.frombuffer(text.encode(), np.uint8), **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+class SnapshotFile:
+    """The file of the snapshots of a run, written every so many seconds; a file of the user's with its name is kept."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self.path = path
+        self.seconds = seconds
+        self._new = path.with_name(path.name + ".new")
+        self._new.unlink(missing_ok=True)
+        self._own = is_snapshot(path) or not path.exists()
+        self.wait()
+
+    def wait(self, queries: int = 0) -> None:
+        """Let the time until the next snapshot start."""
+        self._since = time.monotonic()
+        self._queries = queries
+
+    def due(self, queries: int, compiled: bool) -> bool:
+        """Whether it is time for a snapshot; a few queries are replayed in no time."""
+        if time.monotonic() - self._since < self.seconds:
+            return False
+        return compiled or queries - self._queries >= FEW_QUERIES or not self.seconds
+
+    def read(self, run: str, end: int) -> Snapshot | None:
+        """Return the snapshot of a run; delete one of a course beyond the `end` of its journal, which is gone."""
+        snapshot = read_snapshot(self.path)
+        if snapshot is None or snapshot.run != run:
+            return None
+        if snapshot.position > end:
+            self.delete()
+            return None
+        return snapshot
+
+    def write(self, snapshot: Snapshot, records: Records) -> None:
+        """Write a snapshot when all records before it are on the disk; log what goes wrong, since it is a cache."""
+        try:
+            records.force()
+            if not self._own:
+                raise FileExistsError("there is another file of that name")
+            self._write(snapshot)
+        except OSError as error:
+            log.warning("%s: no snapshot could be written: %s", self.path, error)
+        self.wait(snapshot.queries)
+
+    def _write(self, snapshot: Snapshot) -> None:
+        """Write in one step, under another name first."""
+        arrays: dict[str, Any] = {}
+        text = json.dumps({"format": FORMAT, "content": pack(snapshot, arrays)})
+        with self._new.open("wb") as file:
+            np.savez(file, json=np.frombuffer(text.encode(), np.uint8), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(self._new, self.path)
+
+    def delete(self) -> None:
+        """Delete the snapshot."""
+        if self._own:
+            self.path.unlink(missing_ok=True)
 
 
 def is_snapshot(path: Path) -> bool:
