@@ -7,14 +7,10 @@ unless its field says otherwise.
 
 from __future__ import annotations
 
-import base64
-import builtins
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,22 +18,19 @@ import numpy as np
 from goldstein import arguments
 from goldstein.criterion import Criterion
 from goldstein.methods.method import Method
-from goldstein.methods.registry import METHODS, resolve
+from goldstein.methods.registry import resolve
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Seeded, Unreplayable
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.evaluate import check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Box, Projection, as_projection, coordinates_of, described, seen
 from goldstein.run.journal import Journal, content_of, shown_point
+from goldstein.run.plain_data import ByName, NotPlainError, from_plain, to_plain
 
-FEW = 1000  # numbers that are written as such; more of them as bytes
 MOST_BYTES = 100_000  # of `args` that are worth a copy in every journal
 BARE = "bare"
 NO_ARGUMENTS = ("function", "oracle", "missing")  # what a header holds besides arguments
 ORACLES = {kind.__name__: kind for kind in (Deterministic, Seeded, Unreplayable)}
-EXCEPTIONS = {
-    name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
-}
 
 
 # Where an argument is not written down.
@@ -190,7 +183,7 @@ class RunSpec:
             values["args"] = ()
         for name, value in values.items():
             try:
-                header[name] = _plain(value)
+                header[name] = to_plain(value)
             except NotPlainError as error:
                 missing.append(f"{name} ({error})")
         return {**header, "missing": missing}
@@ -214,7 +207,7 @@ class RunSpec:
         missing = [name for name in header["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
         if missing:
             raise ValueError(f"these arguments are no plain data: {', '.join(missing):.500}")
-        again = {name: _from_plain(value) for name, value in header.items() if name not in NO_ARGUMENTS}
+        again = {name: from_plain(value) for name, value in header.items() if name not in NO_ARGUMENTS}
         args = again.pop("args", ())
         if isinstance(fun, Oracle):
             return {**again, "fun": fun}
@@ -237,18 +230,6 @@ class RunSpec:
 def _recorded(kind: type[RunSpec], where: str) -> list[str]:
     """Return the arguments that stand in the identity, the header or the summary of a run."""
     return [one.name for one in fields(kind) if one.init and where not in one.metadata.get(OMIT, ())]
-
-
-@dataclass(frozen=True)
-class ByName:
-    """A method by name, with its options."""
-
-    name: str
-    options: Mapping[str, Any]
-
-
-class NotPlainError(TypeError):
-    """Something is no plain data; it says what."""
 
 
 def check_room(box: Projection | None, coordinates: Coordinates | None, method: Method) -> None:
@@ -376,83 +357,3 @@ def _wrapped(fun: Any, oracle: Mapping[str, Any], args: Any) -> Any:
     if kind == FiniteSum.__name__:
         return FiniteSum(fun, oracle["n"], args, oracle["vectorized"])
     return ORACLES[kind](fun, args, oracle["vectorized"])
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in JSON types; what JSON has no type for is a dict with one key that tells which."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return _plain_array(value)
-    if isinstance(value, list | tuple):
-        return {type(value).__name__: [_plain(item) for item in value]}
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {"dict": {key: _plain(item) for key, item in value.items()}}
-    if isinstance(value, type) and value in EXCEPTIONS.values():
-        return {"exception": value.__name__}
-    if isinstance(value, ByName):
-        return {"by name": value.name, "options": {key: _plain(item) for key, item in value.options.items()}}
-    return _plain_settings(value)
-
-
-def _plain_array(value: Array) -> dict[str, Any]:
-    kind = value.dtype.str
-    if value.size <= FEW:
-        return {"array": kind, "numbers": value.tolist()}
-    return {"array": kind, "shape": list(value.shape), "bytes": base64.b64encode(value.tobytes()).decode()}
-
-
-def _plain_settings(value: Any) -> dict[str, Any]:
-    """Return the library's own settings: the name of a class, and what it is made with."""
-    kind = type(value)
-    if not (is_dataclass(value) and kind.__module__.startswith("goldstein.")):
-        raise NotPlainError(f"a {kind.__module__}.{kind.__qualname__}")
-    made_with = {one.name: _plain(getattr(value, one.name)) for one in fields(value) if one.init}
-    return {"settings": f"{kind.__module__}:{kind.__qualname__}", "with": made_with}
-
-
-def _from_plain(plain: Any) -> Any:
-    """Undo `_plain`; a stranger's header makes nothing but data, exceptions of Python and settings of this package."""
-    if not isinstance(plain, dict):
-        return plain
-    if "array" in plain:
-        return _array_from_plain(plain)
-    if "list" in plain:
-        return [_from_plain(item) for item in plain["list"]]
-    if "tuple" in plain:
-        return tuple(_from_plain(item) for item in plain["tuple"])
-    if "dict" in plain:
-        return {key: _from_plain(item) for key, item in plain["dict"].items()}
-    if "exception" in plain:
-        if plain["exception"] not in EXCEPTIONS:
-            raise ValueError("its header names something that is no exception of Python")
-        return EXCEPTIONS[plain["exception"]]
-    if "by name" in plain:
-        return _by_name(plain["by name"], {key: _from_plain(item) for key, item in plain["options"].items()})
-    return _settings_from_plain(plain)
-
-
-def _array_from_plain(plain: Mapping[str, Any]) -> Array:
-    if "numbers" in plain:
-        return np.array(plain["numbers"], plain["array"])
-    flat = np.frombuffer(base64.b64decode(plain["bytes"]), plain["array"])
-    return flat.reshape(plain["shape"]).copy()
-
-
-def _by_name(name: str, options: Mapping[str, Any]) -> Method:
-    if name not in METHODS:
-        raise ValueError(f"its method {name!r} is not registered where the function comes from")
-    return resolve(name, options)
-
-
-def _settings_from_plain(plain: Mapping[str, Any]) -> Any:
-    module, _, name = plain["settings"].partition(":")
-    kind: Any = None
-    if module.startswith("goldstein."):
-        with suppress(ImportError):
-            kind = getattr(import_module(module), name, None)
-    if not (isinstance(kind, type) and is_dataclass(kind)):
-        raise ValueError(f"{plain['settings']:.200} is unknown to this version")
-    return kind(**{key: _from_plain(item) for key, item in plain["with"].items()})
