@@ -35,7 +35,7 @@ from goldstein.run.journal import (
 from goldstein.run.snapshot import read_snapshot
 from tests.journal_kills import CASES, check, summary
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
 METHOD = gs.GFM(0.1, 0.02, 3)
 

@@ -25,7 +25,7 @@ from goldstein.cli.errors import (
     is_own,
     is_terminal,
 )
-from goldstein.cli.parsing import parse_pair
+from goldstein.cli.parsing import AsJson, parse_pair
 from goldstein.cli.rendering import print_facts, print_json
 from goldstein.extras import needed
 from goldstein.report import Fact
@@ -54,7 +54,7 @@ def attack_model(
     journal: Annotated[Path | None, typer.Option(help="File that keeps the images that are done.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the adversarial images go, a .npy file.")] = None,
     sheet: Annotated[Path | None, typer.Option(help="Picture of the first won images, such as sheet.png.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look for images near the given ones that a model gets wrong, from its scores alone.
 

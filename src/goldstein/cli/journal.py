@@ -13,7 +13,7 @@ import typer
 
 from goldstein.arguments import printable
 from goldstein.cli.errors import FAILED, HTML, WRONG_USE, check_writable, end
-from goldstein.cli.parsing import load_object
+from goldstein.cli.parsing import AsJson, Out, Progress, Report, Workers, load_object
 from goldstein.cli.rendering import MOST_NUMBERS, print_facts, print_json
 from goldstein.cli.runner import Runner, resume_command, user_code
 from goldstein.extras import needed
@@ -27,7 +27,6 @@ from goldstein.run.progress import lasting
 from goldstein.run.records import MALFORMED, DamagedError
 from goldstein.run.spec import RunSpec
 
-MEAN = "mean of the last 10 %"
 WIDTH = 64  # columns of the curve
 HEIGHT = 8  # and its lines
 MARGIN = 15  # columns for the numbers beside it
@@ -35,7 +34,6 @@ WRITERS = {True: "; a process is writing to it", False: "; no process is writing
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 File = Annotated[Path, typer.Argument(help="The journal.", exists=True, dir_okay=False, show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print plain JSON.")]
 
 
 def inspect_journal(
@@ -72,16 +70,16 @@ def resume_journal(
     function: Annotated[
         str, typer.Option("--with", help="The function or oracle, as module:name; found from the current folder, too.")
     ],
-    workers: Annotated[int | None, typer.Option(help="Processes that evaluate; -1: all cores.")] = None,
+    workers: Workers = None,
     max_evals: Annotated[int | None, typer.Option(help="A larger budget than before.")] = None,
     max_iter: Annotated[int | None, typer.Option(help="More iterations than before.")] = None,
     extend: Annotated[bool, typer.Option("--extend", help="Continue from the answer, as a new stage.")] = False,
     max_time: Annotated[float | None, typer.Option(help="Seconds that this call may take, besides the replay.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that one evaluation may take.")] = None,
     retries: Annotated[int, typer.Option(help="Repeats of an evaluation that was lost or took too long.")] = 2,
-    report: Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File for the answer x, .npy or .txt.")] = None,
-    progress: Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")] = True,
+    report: Report = None,
+    out: Out = None,
+    progress: Progress = True,
     as_json: AsJson = False,
 ) -> None:
     """Continue a run from its journal alone; no value in it is evaluated again.
@@ -122,66 +120,70 @@ def _call(path: Path, fun: Any) -> dict[str, Any]:
         end(f"{path} cannot be continued from here, since {reason:.300}: {advice}.", WRONG_USE)
 
 
-def _rows(inspection: Inspection) -> dict[str, str]:
+def _rows(run: Inspection) -> dict[str, str]:
     """Return the rows of the table about a run."""
-    evaluations = f"{inspection.evaluations:,}"
-    if inspection.max_evals is not None:
-        evaluations += f" of {inspection.max_evals:,} ({inspection.evaluations / inspection.max_evals:.0%})"
-    rows = {"evaluations": evaluations}
-    if inspection.gradients:
-        rows["gradients"] = f"{inspection.gradients:,}"
-    if inspection.max_iter is not None:
-        rows["iterations"] = f"{inspection.max_iter:,} at most"
-    if inspection.stage > 1:
-        rows["stage"] = str(inspection.stage)
-    rows[MEAN if inspection.noisy else "best so far"] = f"{inspection.best:.6g}"
-    rows["failures"] = f"{inspection.failures:,}"
-    if inspection.unanswered:
-        rows["in flight or lost"] = f"{inspection.unanswered:,}"
-    if inspection.seconds_each is not None:
-        rows["time an evaluation"] = _short(inspection.seconds_each)
-    if inspection.seconds_left is not None:
-        rows["time left"] = lasting(inspection.seconds_left)
-    if inspection.seconds_since is not None and inspection.outcome is None:
-        rows["last value"] = f"{lasting(inspection.seconds_since)} ago"
-    if inspection.compiled:
-        rows["compiled"] = "values are not in the journal, only snapshots"
-    if inspection.outcome is not None:
-        rows["ended"] = f"{inspection.outcome['status']}: {inspection.outcome['message']}"
-        rows["answer"] = f"f = {inspection.outcome['fun']:.6g} ± {inspection.outcome['fun_stderr']:.2g}"
-    else:
-        rows["ended"] = f"not yet{WRITERS[inspection.running]}"
-    if inspection.x is not None:
-        value = "" if inspection.x_fun is None else f" f = {inspection.x_fun:.6g}"
-        when = "x at the last snapshot" if inspection.outcome is None else "x"
-        rows[when] = f"{numbers(np.array(inspection.x), MOST_NUMBERS)}{value}"
-    elif inspection.outcome is not None:
-        rows["x"] = f"{resume_command(inspection.path)} prints it without an evaluation"
-    rows |= {name: str(value) for name, value in inspection.settings.items() if value not in (None, [])}
-    rows["versions"] = ", ".join(f"{name} {version}" for name, version in inspection.versions.items())
-    return rows
+    share = "" if run.max_evals is None else f" of {run.max_evals:,} ({run.evaluations / run.max_evals:.0%})"
+    rows: dict[str, str | None] = {
+        "evaluations": f"{run.evaluations:,}{share}",
+        "gradients": f"{run.gradients:,}" if run.gradients else None,
+        "iterations": None if run.max_iter is None else f"{run.max_iter:,} at most",
+        "stage": str(run.stage) if run.stage > 1 else None,
+        _best_name(run): f"{run.best:.6g}",
+        "failures": f"{run.failures:,}",
+        "in flight or lost": f"{run.unanswered:,}" if run.unanswered else None,
+        "time an evaluation": None if run.seconds_each is None else _short(run.seconds_each),
+        "time left": None if run.seconds_left is None else lasting(run.seconds_left),
+        "compiled": "values are not in the journal, only snapshots" if run.compiled else None,
+        **(_rows_while_it_runs(run) if run.outcome is None else _rows_of_the_end(run, run.outcome)),
+        **{name: str(value) for name, value in run.settings.items() if value not in (None, [])},
+        "versions": ", ".join(f"{name} {version}" for name, version in run.versions.items()),
+    }
+    return {name: text for name, text in rows.items() if text is not None}
 
 
-def _page(inspection: Inspection) -> Summary:
+def _best_name(run: Inspection) -> str:
+    return "mean of the last 10 %" if run.noisy else "best so far"
+
+
+def _rows_while_it_runs(run: Inspection) -> dict[str, str | None]:
+    since = None if run.seconds_since is None else f"{lasting(run.seconds_since)} ago"
+    return {"last value": since, "ended": f"not yet{WRITERS[run.running]}", "x at the last snapshot": _point(run)}
+
+
+def _rows_of_the_end(run: Inspection, outcome: dict[str, Any]) -> dict[str, str | None]:
+    return {
+        "ended": f"{outcome['status']}: {outcome['message']}",
+        "answer": f"f = {outcome['fun']:.6g} ± {outcome['fun_stderr']:.2g}",
+        "x": _point(run) or f"{resume_command(run.path)} prints it without an evaluation",
+    }
+
+
+def _point(run: Inspection) -> str | None:
+    if run.x is None:
+        return None
+    value = "" if run.x_fun is None else f" f = {run.x_fun:.6g}"
+    return f"{numbers(np.array(run.x), MOST_NUMBERS)}{value}"
+
+
+def _page(run: Inspection) -> Summary:
     """Return the page about a run in a journal."""
-    rows = _rows(inspection)
-    settings = {name: rows.pop(name) for name in ("versions", *inspection.settings) if name in rows}
-    evaluations = np.array([count for count, _ in inspection.curve], float)
-    values = np.array([value for _, value in inspection.curve], float)
-    name = "mean of the values since the point before" if inspection.noisy else "lowest value so far"
-    words = f"{len(values)} points" + (f", from {values[0]:.4g} to {values[-1]:.4g}." if values.size else ".")
-    message = f"It has not ended yet{WRITERS[inspection.running]}."
-    if inspection.outcome is not None:
-        message = str(inspection.outcome["message"])
+    rows = _rows(run)
+    settings = {name: rows.pop(name) for name in ("versions", *run.settings) if name in rows}
+    evaluations, values = np.array(run.curve or np.empty((0, 2)), float).T
+    name = "mean of the values since the point before" if run.noisy else "lowest value so far"
+    words = f", from {values[0]:.4g} to {values[-1]:.4g}" if values.size else ""
+    message = f"It has not ended yet{WRITERS[run.running]}."
+    if run.outcome is not None:
+        message = str(run.outcome["message"])
     return Summary(
-        title=f"The run in {inspection.path}",
-        headline=f"{MEAN if inspection.noisy else 'best so far'}: {inspection.best:.6g}",
+        title=f"The run in {run.path}",
+        headline=f"{_best_name(run)}: {run.best:.6g}",
         facts=[Fact(*line) for line in rows.items()],
         message=message,
-        charts=[Chart(name, words, [Line(evaluations, values, name)])],
-        settings=[Fact(name, settings[name]) for name in inspection.settings if name in settings],
-        versions=[Fact(*line) for line in inspection.versions.items()],
-        next_steps=[("To continue; no value in the journal is evaluated again:", resume_command(inspection.path))],
+        charts=[Chart(name, f"{len(values)} points{words}.", [Line(evaluations, values, name)])],
+        settings=[Fact(name, settings[name]) for name in run.settings if name in settings],
+        versions=[Fact(*line) for line in run.versions.items()],
+        next_steps=[("To continue; no value in the journal is evaluated again:", resume_command(run.path))],
     )
 
 

@@ -12,6 +12,11 @@ import typer
 from goldstein.arguments import signature, takes
 from goldstein.cli.errors import WRONG_USE, end
 from goldstein.cli.parsing import (
+    AsJson,
+    Out,
+    Progress,
+    Report,
+    Workers,
     load_object,
     parse_bounds,
     parse_exceptions,
@@ -57,12 +62,12 @@ def minimize_function(
     target: Annotated[float | None, typer.Option(help="Stop when f is at most this.")] = None,
     stationarity: Annotated[str | None, typer.Option(help="delta,epsilon: how stationary is the answer?")] = None,
     catch: Annotated[list[str] | None, typer.Option(help="Exception that counts as a failure; repeatable.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that evaluate; -1: all cores.")] = None,
+    workers: Workers = None,
     journal: Annotated[Path | None, typer.Option(help="File that keeps every value; continues an earlier run.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File for the answer x, .npy or .txt.")] = None,
-    progress: Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    report: Report = None,
+    out: Out = None,
+    progress: Progress = True,
+    as_json: AsJson = False,
 ) -> None:
     """Minimise a function from its values.
 

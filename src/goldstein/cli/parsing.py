@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
 import numpy as np
@@ -20,6 +20,12 @@ import typer
 
 from goldstein.cli.errors import FAILED, describe, end, exit_call
 from goldstein.oracle import Array
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print plain JSON.")]
+Out = Annotated[Path | None, typer.Option(help="File for the answer x, .npy or .txt.")]
+Progress = Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")]
+Report = Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")]
+Workers = Annotated[int | None, typer.Option(help="Processes that evaluate; -1: all cores.")]
 
 
 def load_object(function: str, option: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from goldstein.cli.parsing import AsJson
 from goldstein.cli.rendering import print_json
 
 INDENT = 24  # of continuation lines
@@ -26,7 +27,7 @@ def plan(
     radius: Annotated[float | None, typer.Option(help="Distance of x0 to a minimiser (convex f).")] = None,
     constants: Annotated[str, typer.Option(help="sharp or paper.")] = "sharp",
     parameters: Annotated[str, typer.Option(help="repaired or printed; for one method.")] = "repaired",
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print what the theorems promise: one method's parameters and exact cost, or all methods side by side.
 
@@ -85,32 +86,21 @@ def _narrow_table(comparison: Any) -> str:
 
 
 def _comparison_as_json(comparison: Any) -> dict[str, Any]:
-    rows = [
-        {
-            "method": row.method,
-            "needs": row.needs,
-            "evaluations": row.plan.evaluations,
-            "exact": row.plan.exact,
-            "expected_evaluations": row.plan.expected_evaluations,
-            "guarantee": row.guarantee,
-            "mark": row.mark,
-        }
-        for row in comparison
-    ]
+    rows = []
+    for row in comparison:
+        about = {name: getattr(row, name) for name in ("method", "needs", "guarantee", "mark")}
+        about |= {name: getattr(row.plan, name) for name in ("evaluations", "exact", "expected_evaluations")}
+        rows.append(about)
     return {"rows": rows, "left_out": list(comparison.left_out)}
 
 
-def _plan_as_json(one: Any) -> dict[str, Any]:
+def _plan_as_json(plan: Any) -> dict[str, Any]:
     counts = ("iterations", "evaluations", "gradients", "expected_evaluations")
     return {
-        "method": one.name,
-        "d": one.d,
-        "guarantee": one.target,
-        "oracle": one.oracle,
-        "constants": one.constants.kind,
-        "output": one.output,
-        "parameters": dict(one.parameters),
-        **{name: getattr(one, name) for name in counts},
-        "exact": one.exact,
-        "notes": [text for text in (one.note, *one.defects) if text],
+        "method": plan.name,
+        "guarantee": plan.target,
+        "constants": plan.constants.kind,
+        "parameters": dict(plan.parameters),
+        **{name: getattr(plan, name) for name in ("d", "oracle", "output", *counts, "exact")},
+        "notes": [text for text in (plan.note, *plan.defects) if text],
     }
