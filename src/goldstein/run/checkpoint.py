@@ -18,6 +18,7 @@ class _NoJournal:
     """The journal of a run that has none: nothing is written, and nothing is known."""
 
     replaying = False
+    in_last_stage = True
     doubt = ""
     reason = ""
     lost = 0

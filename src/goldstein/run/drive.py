@@ -62,6 +62,7 @@ class _Driver:
         self.log: Any = session.spec.journal or bar
         if session.spec.journal is not None and bar is not None:
             self.log = Both(session.spec.journal, bar)
+        self.clock_stands = session.spec.max_time is not None and evaluate.deadline is None
         session.repeats = lambda: evaluate.repeated + self.journal.lost
 
     def result(self) -> Result:
@@ -95,9 +96,9 @@ class _Driver:
                     query = play.send(self._answer(query))
                     continue
                 session.interrupts.check()
-                if not self.journal.replaying:
+                if self.clock_stands:
                     self._start_clock()
-                    self.evaluate.check_time()
+                self.evaluate.check_time()
                 if self.bar is not None:
                     self.bar.done(session.facts.nfev, session.step.value, self.journal.replaying)
                 query = play.send(None)
@@ -116,7 +117,7 @@ class _Driver:
         try:
             interrupts.allow()
             known = self.journal.known(query)
-            if not self.journal.replaying:
+            if self.clock_stands:
                 self._start_clock()
             answer = evaluate(query, known, self.log)
             interrupts.forbid()
@@ -131,6 +132,9 @@ class _Driver:
         return answer
 
     def _start_clock(self) -> None:
-        """Start the time that the run may take, which a replay is no part of."""
-        if self.session.spec.max_time is not None and self.evaluate.deadline is None:
-            self.evaluate.deadline = time.monotonic() + self.session.spec.max_time
+        """Start the time that the run may take once nothing is replayed any more."""
+        if self.journal.replaying or not self.journal.in_last_stage:
+            return
+        assert self.session.spec.max_time is not None
+        self.clock_stands = False
+        self.evaluate.deadline = time.monotonic() + self.session.spec.max_time

@@ -534,11 +534,11 @@ class Journal:
             stage.outcome = dict(about)
             self._records.append(OUTCOME, _json(about), at_once=True)
             stage.end = self._records.end
-        if not about["compiled"] and self._last_stage:  # the journal holds every value of the run
+        if not about["compiled"] and self.in_last_stage:  # the journal holds every value of the run
             self._snapshots.delete()
 
     @property
-    def _last_stage(self) -> bool:
+    def in_last_stage(self) -> bool:
         """Whether this is the last stage so far; the snapshot belongs to that one."""
         return self._stage == len(self.stages) - 1
 
@@ -548,7 +548,7 @@ class Journal:
 
     def save(self, snapshot: Snapshot) -> None:
         """Write a snapshot, when everything before it is on the disk."""
-        if self._last_stage:
+        if self.in_last_stage:
             snapshot.run = self.stages[self._stage].header["id"]
             self._snapshots.write(snapshot, self._records)
 
