@@ -10,7 +10,7 @@ from typing import Any
 
 from goldstein import retired
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 def _homes() -> dict[str, str]:
