@@ -194,10 +194,10 @@ def write(path, lives, monkeypatch):
             patch.setattr("goldstein.run.journal.time.time", lambda clock=clock: next(clock))
             journal.begin(IDENTITY, {"max_evals": 100, "max_iter": None}, noisy=False)
             for part in earlier:
-                journal.known(gs.Query(np.zeros((len(part), 1))))
+                journal.answers_to(gs.Query(np.zeros((len(part), 1))))
             for _, part in parts:
                 earlier.append(part)
-                journal.known(gs.Query(np.zeros((len(part), 1))))
+                journal.answers_to(gs.Query(np.zeros((len(part), 1))))
                 journal.start(0, len(part))
                 journal.record(0, Answer(np.array(part, dtype=float)))
 
@@ -237,7 +237,7 @@ def test_answers_that_come_in_bursts_are_no_pauses(tmp_path, monkeypatch):
         patch.setattr("goldstein.run.journal.time.time", lambda: next(clock))
         journal.begin(IDENTITY, {"max_evals": 100, "max_iter": None}, noisy=False)
         for _ in range(3):
-            journal.known(gs.Query(np.zeros((8, 1))))
+            journal.answers_to(gs.Query(np.zeros((8, 1))))
             for row in range(8):
                 journal.start(row, 1)
             for row in range(8):

@@ -871,14 +871,14 @@ def test_why_evaluations_failed_is_known_after_resume(tmp_path, snapshots, worke
 def test_the_replay_is_no_part_of_max_time(tmp_path, monkeypatch):
     path = tmp_path / "run"
     keys = half_way(path, 300)
-    real = journal_module.Journal.known
+    real = journal_module.Journal.answers_to
 
     def slow(self, query):
         if self.replaying:
             time.sleep(0.02)
         return real(self, query)
 
-    monkeypatch.setattr(journal_module.Journal, "known", slow)
+    monkeypatch.setattr(journal_module.Journal, "answers_to", slow)
     res = gs.minimize(gs.Deterministic(plain), X0, METHOD, max_time=0.5, **keys)
     assert res.status is gs.Status.MAX_EVALS
 

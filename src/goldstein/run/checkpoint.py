@@ -28,19 +28,19 @@ class _NoJournal:
     def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], *, noisy: bool) -> None:
         pass
 
-    def known(self, query: Query) -> tuple[()]:
+    def answers_to(self, query: Query) -> tuple[()]:
         return ()
 
     def ended_here(self, status: Status) -> bool:
         return False
 
-    def goes_on(self, status: Status) -> None:
+    def drop_end(self, status: Status) -> None:
         pass
 
     def noise(self, reason: str) -> None:
         pass
 
-    def monitored(self, nfev: int) -> None:
+    def monitor_value(self, nfev: int) -> None:
         pass
 
     def monitor(self, nfev: int, value: float) -> None:

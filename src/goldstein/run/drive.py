@@ -116,7 +116,7 @@ class _Driver:
         known: Sequence[tuple[int, Answer]] = ()
         try:
             interrupts.allow()
-            known = self.journal.known(query)
+            known = self.journal.answers_to(query)
             if self.clock_stands:
                 self._start_clock()
             answer = evaluate(query, known, self.log)

@@ -432,7 +432,7 @@ class Journal:
             and ENDING_BODY.unpack(self._ahead.content)[1] == status
         )
 
-    def goes_on(self, status: Status) -> None:
+    def drop_end(self, status: Status) -> None:
         """Drop the end of the run at this place, now that it continues."""
         if self.ended_here(status):
             self._forget_ending(self.stages[self._stage])
@@ -443,7 +443,7 @@ class Journal:
         """Whether what comes next has happened before."""
         return self._ahead is not None
 
-    def known(self, query: Query) -> list[tuple[int, Answer]]:
+    def answers_to(self, query: Query) -> list[tuple[int, Answer]]:
         """Return the rows of the next query that are in the journal: first row and answer, in order."""
         self.number += 1
         self._query = _OpenQuery(fingerprint(query), query.order)
@@ -503,7 +503,7 @@ class Journal:
             stage.noise = reason
             self._records.append(NOISE, reason[:LONGEST].encode())
 
-    def monitored(self, nfev: int) -> float | None:
+    def monitor_value(self, nfev: int) -> float | None:
         """Return the value of the monitor after `nfev` evaluations, if it is in the journal."""
         while self._ahead is not None and self._ahead.kind == MONITOR:
             before, value = MONITOR_BODY.unpack(self._ahead.content)
@@ -603,7 +603,7 @@ def _into(digest: Any, value: Any) -> None:
             _into(digest, item)
 
 
-def shown_point(x: Array) -> dict[str, str]:
+def point_entry(x: Array) -> dict[str, str]:
     """Return a point as a header holds it: its fingerprint, and a few entries for people."""
     return {"content": content_of(x), "shown": arguments.shown(x)}
 

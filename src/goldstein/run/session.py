@@ -27,7 +27,7 @@ from goldstein.run.criteria import Criteria
 from goldstein.run.ending import Ending
 from goldstein.run.history import Recorder
 from goldstein.run.interrupts import Interrupts
-from goldstein.run.journal import shown_point
+from goldstein.run.journal import point_entry
 from goldstein.run.notes import Notes
 from goldstein.run.outcome import (
     DefaultBudget,
@@ -157,7 +157,7 @@ class Session:
         """Ask, tell and judge once; or many times in machine code."""
         if self.budget.failing(self.facts):
             return Status.FAILING
-        self.checkpoints.journal.goes_on(Status.FAILING)
+        self.checkpoints.journal.drop_end(Status.FAILING)
         if not self.x0.size:
             return (yield from self.criteria.without_variables(self))
         if self.step.done is not None:
@@ -294,4 +294,4 @@ class Session:
 
     def _identity(self) -> dict[str, Any]:
         """Return what the journal compares; a later stage has its own start and rng."""
-        return {**self.spec.identity, "x0": shown_point(self.start), "rng": plain_state(self.context.rng)}
+        return {**self.spec.identity, "x0": point_entry(self.start), "rng": plain_state(self.context.rng)}

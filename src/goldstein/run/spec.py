@@ -24,7 +24,7 @@ from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.evaluate import check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Box, Projection, as_projection, coordinates_of, described, seen
-from goldstein.run.journal import Journal, content_of, shown_point
+from goldstein.run.journal import Journal, content_of, point_entry
 from goldstein.run.plain_data import ByName, NotPlainError, from_plain, to_plain
 
 MOST_BYTES = 100_000  # of `args` that are worth a copy in every journal
@@ -315,7 +315,7 @@ def _comparable(name: str, value: Any) -> Any:
     if name == "args":
         return content_of(value)
     if isinstance(value, np.ndarray):
-        return shown_point(value)
+        return point_entry(value)
     if isinstance(value, tuple | list):
         return [_comparable("", one) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
