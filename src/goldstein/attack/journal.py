@@ -65,16 +65,14 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
     def _open(self) -> None:
         """Compare the header and find the images; a torn tail is cut off."""
         end = len(MAGIC)
-        begun = False
         for record in self._records.read():
-            if not begun:
+            if end == len(MAGIC):
                 self._compare(record)
-                begun = True
             elif record.kind == IMAGE:
                 self._done.append(record)
             end = record.end
         self._records.cut(end)
-        if not begun:
+        if end == len(MAGIC):
             header = {"about": ABOUT, "version": goldstein.__version__, **self._identity}
             self._records.append(HEADER, json.dumps(header).encode(), at_once=True)
 
@@ -97,10 +95,14 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
 
     def restore(self, result: AttackResult) -> set[int]:
         """Put the images that are done into a result; return which they are."""
-        try:
-            return {_restore_image(result, record.content) for record in self._done}
-        except MALFORMED:
-            raise malformed(self.path, self._done[0].start) from None
+        done = set()
+        for record in self._done:
+            try:
+                done.add(_restore_image(result, record.content))
+            except MALFORMED:
+                raise malformed(self.path, record.start) from None
+        self._done.clear()
+        return done
 
     def keep(self, result: AttackResult, index: int) -> None:
         """Write down an image that is done."""
