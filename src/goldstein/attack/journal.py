@@ -39,15 +39,7 @@ FLAGS = ("success", "misclassified")
 
 
 class AttackJournal(AbstractContextManager["AttackJournal"]):
-    """Where an attack keeps the images that are done.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file; it is made when there is none.
-    identity : mapping
-        What makes the attack, in JSON types; a file of another one is refused.
-    """
+    """Where an attack keeps the images that are done; the file of another `identity` (JSON types) is refused."""
 
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
         if not isinstance(path, str | os.PathLike):

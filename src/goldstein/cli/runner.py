@@ -41,23 +41,13 @@ TYPER = str(Path(typer.__file__).parent)
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs `minimize`, writes files and prints the result.
+    """Runs `minimize`, writes files and prints the result."""
 
-    Attributes
-    ----------
-    function : str
-        What is minimised, as module:name.
-    journal, report, out : Path or None
-        Files for the values, a page about the run and the answer.
-    as_json : bool
-        Print the result as JSON, and nothing else on stdout.
-    """
-
-    function: str
+    function: str  # as module:name
     journal: Path | None = None
     report: Path | None = None
     out: Path | None = None
-    as_json: bool = False
+    as_json: bool = False  # and nothing else on stdout
 
     def check_files(self) -> None:
         """Refuse what cannot be written, before anything is evaluated."""

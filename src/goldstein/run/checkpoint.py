@@ -51,15 +51,7 @@ class _NoJournal:
 
 
 class Checkpoints:
-    """When the state of a run is saved.
-
-    Parameters
-    ----------
-    journal : Journal or None
-        Where.
-    take : callable
-        Returns a snapshot of the run as it is.
-    """
+    """When the state of a run is saved: `take` returns a snapshot of the run as it is."""
 
     def __init__(self, journal: Journal | None, take: Callable[[], Snapshot]) -> None:
         self.journal: Any = _NoJournal() if journal is None else journal

@@ -69,33 +69,17 @@ EXTEND = "use extend=True (--extend on the command line) to continue from its an
 
 @dataclass
 class Stage:
-    """A stage of a run, as it stands in the journal.
+    """A stage of a run, as it stands in the journal."""
 
-    Attributes
-    ----------
-    header : dict
-        What makes the run, with its present limits.
-    start, end : int
-        Where its records begin and end in the file.
-    ending : int or None
-        Where the record ENDING stands.
-    started, answered : int
-        Rows that were started and rows that were answered.
-    outcome : dict or None
-        How it ended.
-    reason, noise : str
-        Why the first evaluation failed that tells, and how noise showed.
-    """
-
-    header: dict[str, Any]
-    start: int
-    end: int
-    ending: int | None = None
-    started: int = 0
+    header: dict[str, Any]  # what makes the run, with its present limits
+    start: int  # where its records begin
+    end: int  # and end in the file
+    ending: int | None = None  # where the record ENDING stands
+    started: int = 0  # rows
     answered: int = 0
     outcome: dict[str, Any] | None = None
-    reason: str = ""
-    noise: str = ""
+    reason: str = ""  # why the first evaluation failed that tells
+    noise: str = ""  # how noise showed
 
     @property
     def noisy(self) -> bool:

@@ -142,15 +142,7 @@ def check_magic(beginning: bytes, path: Path, *, oldest: int = VERSION) -> bool:
 
 
 class Records:
-    """The file, open for writing and locked against other writers.
-
-    Parameters
-    ----------
-    path : Path
-        It is made when there is none.
-    sync : float
-        Seconds after which what was written is forced to the disk.
-    """
+    """The file, open for writing and locked against other writers; forced to the disk every `sync` seconds."""
 
     def __init__(self, path: Path, sync: float) -> None:
         self.path = path

@@ -43,42 +43,25 @@ class Snapshot(State):
 
     What a query and a check may change before their answer is told (random numbers, counts, records) is held as copies;
     the state, the last step and the tracker change by telling only and are held as they are.
-
-    Attributes
-    ----------
-    queries, position : int
-        Queries that were asked before, and where the records of the next one stand in the journal.
-    compiled : bool
-        Values between queries were computed in machine code, and are in no journal.
-    state, step, nit, nfev
-        Of the method: its state, its last step, its iterations, and the evaluations that moved it.
-    rng, aux : dict
-        States of the random generators: of the trajectory, and of what does not change it.
-    facts, tracker, recorder, schedule, method_notes, recognised
-        Of the session.
-    best : Incumbent
-        In the user's coordinates: the lowest point, or with noise and in machine code the answer so far without value.
-    run : str
-        The run that it belongs to.
     """
 
-    queries: int
-    position: int
-    compiled: bool
+    queries: int  # that were asked before
+    position: int  # of the records of the next one in the journal
+    compiled: bool  # values between queries were computed in machine code, and are in no journal
     state: MethodState
     step: Step
     nit: int
-    nfev: int
-    rng: Mapping[str, Any]
-    aux: Mapping[str, Any]
+    nfev: int  # evaluations that moved the method
+    rng: Mapping[str, Any]  # of the trajectory
+    aux: Mapping[str, Any]  # of what does not change it
     facts: Facts
     tracker: Tracker
     recorder: Recorder
     schedule: CheckSchedule
-    best: Incumbent
+    best: Incumbent  # as the user sees it: the lowest point; with noise or in machine code the answer, without value
     method_notes: dict[str, str]
     recognised: str
-    run: str = ""
+    run: str = ""  # that it belongs to
 
 
 def snapshot_of(run: Session) -> Snapshot:

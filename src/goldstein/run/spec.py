@@ -43,21 +43,7 @@ NOT_SHOWN = {OMIT: ("summary",)}
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunSpec:
-    """The arguments of `minimize`, checked; see there for what they mean.
-
-    Attributes
-    ----------
-    resolved : Method
-        `method` with its options; settings that are still open are chosen when the run begins.
-    oracle : Oracle
-        `fun` as an oracle.
-    allowed : Projection or None
-        The set that `bounds` or `projection` gives.
-    coordinates : Coordinates or None
-        In which variables and units the run happens; None: in the user's own.
-    default_max_evals : int or None
-        The budget that was chosen because no limit was given.
-    """
+    """The arguments of `minimize`, checked; see there for what they mean."""
 
     fun: Any = field(metadata=UNRECORDED)
     x0: Any = field(metadata=NOT_COMPARED)
@@ -87,11 +73,11 @@ class RunSpec:
     stationarity: Any = None
 
     seed: str = field(init=False)
-    resolved: Method = field(init=False)
-    oracle: Oracle = field(init=False)
-    allowed: Projection | None = field(init=False)
-    coordinates: Coordinates | None = field(init=False)
-    default_max_evals: int | None = field(init=False, default=None)
+    resolved: Method = field(init=False)  # with its options; open settings are chosen when the run begins
+    oracle: Oracle = field(init=False)  # `fun` as one
+    allowed: Projection | None = field(init=False)  # the set that `bounds` or `projection` gives
+    coordinates: Coordinates | None = field(init=False)  # variables and units of the run; None: the user's own
+    default_max_evals: int | None = field(init=False, default=None)  # chosen because no limit was given
 
     def __post_init__(self) -> None:
         arguments.keep(self, seed=_seed(self.rng))
@@ -190,14 +176,9 @@ class RunSpec:
 
     @classmethod
     def arguments_of(cls, header: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
-        """Return the arguments of `minimize` for the header of a run and its function.
+        """Return the arguments of `minimize` for the header of a run (a stranger may have written it) and its function.
 
-        Parameters
-        ----------
-        header : mapping
-            What `header` was, or what somebody else made of it.
-        fun : Oracle or callable
-            An oracle is taken as it is; a callable is made into the kind of oracle that the run had.
+        An oracle is taken as it is; a callable is made into the kind of oracle that the run had.
         """
         if header is None:
             raise ValueError("it does not say by which call it was made")
