@@ -49,10 +49,10 @@ demo-attack: $(STAMP)
 	$(BIN)/goldstein demo-attack
 
 check: lint
-	$(BIN)/python -m pytest -n 2 $(QUICK:%=tests/%.py)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(QUICK:%=tests/%.py)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 wheel: $(STAMP)
 	$(BIN)/python tests/check_wheel.py $(EXTRAS)
@@ -61,7 +61,7 @@ oldest: $(STAMP)
 	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(VENV)-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[compiled,sklearn,plot,report,cli]" pytest pytest-xdist pytest-benchmark hypothesis pandas
-	$(VENV)-oldest/bin/python -m pytest -n 2 $(OLDEST:%=tests/%.py)
+	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile $(OLDEST:%=tests/%.py)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

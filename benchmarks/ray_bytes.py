@@ -23,12 +23,12 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import numpy as np
 import ray
+from tests.ray_cluster import IP, small_cluster
 
 import goldstein as gs
 from goldstein.methods.method import Context
 from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.ray import RayPool
-from tests.ray_cluster import IP, small_cluster
 
 D = 100_000
 BATCH = 64

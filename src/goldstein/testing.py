@@ -329,7 +329,7 @@ def failures_are_survived(method: Method, stochastic: bool) -> None:
     result = _run(method, function, stochastic)
     assert np.isfinite(result.x).all(), reached
     function = _Counted(fails=1.0)
-    result = _run(method, function, stochastic, max_evals=100_000)
+    result = _run(method, function, stochastic, max_evals=3_000)
     assert not result.success, f"every value failed, and the run claims success: {result.message}"
     if function.values:
         ends = (Status.FAILING, Status.MAX_EVALS, Status.FINISHED)

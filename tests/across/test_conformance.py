@@ -73,24 +73,27 @@ def test_the_public_check_finds_a_method_that_cheats():
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_no_method_by_name_ends_above_its_start(name, problem):
-    """Without any settings, 4,000 evaluations: on no problem does the answer lie above f(x0) beyond noise.
+    """Without any settings, 1,000 evaluations: on no problem does the answer lie above f(x0) beyond noise.
+
+    gfm+ is given 4,000: it ended above with 1,000 on two problems, with 2,000 on one.
 
     Noise is that of the last judgement, by which the answer is chosen: two of its standard errors.
     """
     needs = resolve(name, None).needs
     if needs.unsupported(name, problem.oracle) or (name == "cutting-plane" and problem.x0.size > MOST_VARIABLES):
         pytest.skip("not for this method")
+    max_evals = 4000 if name == "gfm+" else 1000
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        res = gs.minimize(problem.oracle, problem.x0, name, max_evals=4000, rng=0)
+        res = gs.minimize(problem.oracle, problem.x0, name, max_evals=max_evals, rng=0)
     start = problem.value(problem.x0)
     noise = 2 * np.nan_to_num(res.fun_stderr)
     assert problem.value(res.x) <= start + 0.02 * max(abs(start), abs(problem.gap)) + noise
     assert problem.value(res.x) >= problem.f_star - 1e-6 * max(1.0, abs(problem.f_star))
-    assert res.nfev + res.ngev <= 4000
+    assert res.nfev + res.ngev <= max_evals
 
 
-@pytest.mark.parametrize("d", [1, 3, 10, 50])
+@pytest.mark.parametrize("d", [1, 10, 50])
 @pytest.mark.parametrize("name", [name for name in METHODS if resolve(name, None).needs.gradients])
 def test_methods_that_take_gradients_find_their_settings_themselves(name, d):
     """At most a tenth of the gap is left of |x|_1 after 3,000 evaluations, whatever the units of x and f."""

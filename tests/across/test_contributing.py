@@ -32,4 +32,6 @@ def test_the_settings_that_the_method_of_the_page_guesses_are_plain_numbers():
         exec(program.partition("runs = ")[0], names)  # many runs are for a program in a file of its own
     finally:
         gs.methods.METHODS.pop("heavy-ball", None)
-    assert re.search(r"chose HeavyBall\(delta=[\d.e-]+, step_size=[\d.e-]+, beta=0.9\)", names["res"].message)
+    assert re.search(
+        r"probe evaluations: HeavyBall\(delta=[\d.e-]+, step_size=[\d.e-]+, beta=0.9\)", names["res"].message
+    )

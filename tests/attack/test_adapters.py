@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from attack_models import Linear, images, labels
+
 from goldstein.attack import attack
 from goldstein.attack.foolbox import FoolboxAttack
 

@@ -4,9 +4,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from attack_models import SOME, Linear, explode, images, labels, run
 
 import goldstein as gs
-from attack_models import SOME, Linear, explode, images, labels, run
 from goldstein.attack import SignAveraging, attack
 
 METHODS = {

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from attack_models import Linear, explode, images, labels
+
 from goldstein.attack import FixedRows, SignAveraging, attack, onnx_model, sklearn_model, torch_model
 from goldstein.attack.foolbox import FoolboxAttack
 from goldstein.testing import CHECKS

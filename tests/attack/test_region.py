@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from attack_models import Linear
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize as scipy_minimize
 
-from attack_models import Linear
 from goldstein.attack import attack
 from goldstein.attack.region import Region
 from goldstein.attack.tiles import CoarseToFine

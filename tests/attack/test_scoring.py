@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from attack_models import SOME, Linear, explode, images, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from attack_models import SOME, Linear, explode, images, run
 from goldstein.attack import attack
 from goldstein.attack.loss import log_scores, margins, sure
 

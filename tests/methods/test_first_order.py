@@ -5,9 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import nnls
-
-import goldstein as gs
 from first_order_models import (
     ALL,
     CERTIFYING,
@@ -22,6 +19,9 @@ from first_order_models import (
     kinky_grad,
     play,
 )
+from scipy.optimize import nnls
+
+import goldstein as gs
 from goldstein.oracle import Query
 from goldstein.problems import chebyshev_rosenbrock_linear, cone, l1, maxq, shell
 from goldstein.stationarity.certificate import Certificate

@@ -5,8 +5,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-
-import goldstein as gs
 from first_order_models import (
     ALL,
     CERTIFYING,
@@ -19,6 +17,8 @@ from first_order_models import (
     kinky,
     kinky_grad,
 )
+
+import goldstein as gs
 from goldstein.methods import METHODS
 
 # Budgets, checkpoints, failures

@@ -7,9 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
+from first_order_models import ALL, CERTIFYING, EXACT, ORACLES, SUM, TILT, X0
 
 import goldstein as gs
-from first_order_models import ALL, CERTIFYING, EXACT, ORACLES, SUM, TILT, X0
 from goldstein.oracle import Query
 
 # PyTorch

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ray
+from ray_cluster import IP, small_cluster
 
 import goldstein as gs
 from goldstein.oracle.ray import SMALL, RayPool, RemoteWorker
 from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
-from ray_cluster import IP, small_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
 X0 = np.array([1.0, -0.5, 0.25, 2.0])

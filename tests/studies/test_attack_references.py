@@ -8,8 +8,8 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
 from studies.attack import references as attack_references
-from tests.studies.test_lenet import bars
 from tests.studies.test_attack import HEIGHT, problems
+from tests.studies.test_lenet import bars
 
 
 def test_a_row_that_is_asked_again_is_remembered_and_charged_once():

@@ -228,7 +228,8 @@ def test_two_processes_that_want_the_same_file_download_it_once(toy, server, cac
     source = datasets.SOURCES["toy"].files[0]
     program = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-        "import http.client; from tests.studies import test_downloads; http.client.HTTPSConnection = test_downloads.Unencrypted\n"
+        "import http.client; from tests.studies import test_downloads as t\n"
+        "http.client.HTTPSConnection = t.Unencrypted\n"
         "from studies import datasets as d; from studies.datasets import File\n"
         f"d.SOURCES['toy'] = d.Source(({source!r},), 4, 4, 'libsvm')\n"
         "print(d.load('toy')[0].nnz)"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import betainc, betaln
+from theory_arguments import SMALL, accuracies, dimensions, kappa, kinds, patient, plan, scales
 
 from goldstein import theory
-from theory_arguments import SMALL, accuracies, dimensions, kappa, kinds, patient, plan, scales
 
 # Constants
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from theory_arguments import ALL, SMALL, accuracies, counted, patient, plan, scales
 
 from goldstein import theory
 from goldstein.methods.gfm import GFM
 from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.warm_start import WarmStart
-from theory_arguments import ALL, SMALL, accuracies, counted, patient, plan, scales
 
 # PAGE
 

@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from theory_arguments import SMALL, counted, plan
 
 from goldstein import theory
 from goldstein.oracle import Deterministic
 from goldstein.theory.planning import PLANS
 from goldstein.theory.plans import written
-from theory_arguments import SMALL, counted, plan
 
 # Input
 

@@ -1,4 +1,4 @@
-"""Attack: what holds for a run holds for an image."""
+"""What is warned of in a run is warned of in an attack: the precision of the model, corrections that do not help."""
 
 import warnings
 
