@@ -26,6 +26,7 @@ from benchmarks.journal import cost_rows, soak_rows
 from benchmarks.peers import peer_rows
 from benchmarks.resources import memory_rows, seed_row
 from benchmarks.sifting import sifting_rows
+from studies.record import write_json
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "results" / "benchmarks.json"
@@ -105,7 +106,7 @@ def page(made) -> str:
 
 def write(made) -> None:
     """Leave the record and the page."""
-    FILE.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+    write_json(FILE, made)
     FILE.with_suffix(".md").write_text(page(made))
 
 

@@ -8,7 +8,6 @@ results/compare.json.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.work import WORK
+from studies.record import write_json
 
 ROOT = Path(__file__).parent.parent
 TURNS = 9
@@ -61,7 +61,7 @@ def main() -> None:
         print(f"{name:44} {middle:6.3f}  ({low:.3f} to {high:.3f})", flush=True)
     if not words:
         made = {"command": "python -m benchmarks.compare OTHER", "turns": TURNS, "rows": rows}
-        (ROOT / "results" / "compare.json").write_text(json.dumps(made, indent=1) + "\n")
+        write_json(ROOT / "results" / "compare.json", made)
 
 
 if __name__ == "__main__":

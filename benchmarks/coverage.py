@@ -23,7 +23,6 @@ counts is the largest error of U. Their coverage is 100 %, but for gradients at 
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 from dataclasses import asdict, dataclass
@@ -35,6 +34,7 @@ import scipy
 import goldstein as gs
 from goldstein.problems import ridge
 from goldstein.stationarity import smoothed_gradient_norm
+from studies.record import write_json
 
 FILE = Path(__file__).parent.parent / "results" / "coverage.json"
 REPETITIONS = 1_000
@@ -106,7 +106,7 @@ def main(repetitions: int) -> None:
         versions = f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}"
         about = {"command": "python benchmarks/coverage.py", "versions": versions, "seed": 0}
         record = {**about, "repetitions": repetitions, "draws": DRAWS, "delta": DELTA, "confidence": 0.95, "rows": rows}
-        FILE.write_text(json.dumps(record, indent=1) + "\n")
+        write_json(FILE, record)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ results/ray_bytes.json. Anything else on this machine that uses the interface co
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -23,12 +22,14 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import numpy as np
 import ray
-from tests.ray_cluster import IP, small_cluster
 
 import goldstein as gs
+from goldstein.estimate import stream
 from goldstein.methods.method import Context
 from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.ray import RayPool
+from studies.record import write_json
+from tests.support.ray_cluster import IP, small_cluster
 
 D = 100_000
 BATCH = 64
@@ -80,7 +81,7 @@ def row(pool: RayPool, name: str, recipes: bool, iterations: int) -> dict[str, o
     """Return the bytes of an iteration of a method; those of a bisection are its levels together."""
     method = METHODS[name]
     oracle = gs.FiniteSum(component, 1000, vectorized=True)
-    context = Context(np.random.default_rng(0), oracle.sample, n=1000, recipes=recipes)
+    context = Context(np.random.default_rng(0), oracle.sample, n=1000)
     state = method.init(np.ones(D), context)
     rows = []
 
@@ -119,7 +120,8 @@ def noting_row(d: int) -> dict[str, object]:
     times: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(30):
         for recipes, seen in times.items():
-            context = Context(np.random.default_rng(0), oracle.sample, n=1000, recipes=recipes)
+            stream.MANY = 0 if recipes else 10**12
+            context = Context(np.random.default_rng(0), oracle.sample, n=1000)
             state = method.init(np.ones(d), context)
             start = time.process_time()
             for _ in range(max(1, 20_000 // d)):
@@ -145,7 +147,7 @@ def main() -> None:
         "rows": rows,
         "noting": noting,
     }
-    FILE.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+    write_json(FILE, made)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ import goldstein as gs
 from goldstein.methods import resolve
 from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.scheduler import ChunkSizer
+from studies.record import write_json
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "scale.json"
@@ -250,7 +251,7 @@ def speed_up(
 def main() -> None:
     """Measure, simulate and write everything."""
     if "--tables" not in sys.argv:
-        RESULTS.write_text(json.dumps(everything(), indent=1) + "\n")
+        write_json(RESULTS, everything())
     write_tables(json.loads(RESULTS.read_text()))
 
 

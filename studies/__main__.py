@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,16 +65,8 @@ def attack(
         if report:
             sheet.write(record.read(folder), folder)
         else:
-            study.run(
-                folder,
-                quick=quick,
-                images=images,
-                max_queries=max_queries,
-                data=data,
-                jobs=jobs,
-                weights=weights,
-                only=only or (),
-            )
+            scale: dict[str, Any] = {"quick": quick, "images": images, "max_queries": max_queries}
+            study.run(folder, **scale, data=data, jobs=jobs, weights=weights, only=only or ())
 
 
 @app.command()

@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 import goldstein as gs
-from goldstein.problems import Problem, chained_cb3_1, l1
+from goldstein.problems import Problem
 from studies import Array, report
 from studies.peers.classical import ill_conditioned_l1, max_affine, rotated_l1
-from studies.record import command, provenance, write_whole
+from studies.problems.classical import chained_cb3_1
+from studies.problems.closed_form import l1
+from studies.record import command, provenance, write_json, write_whole
 from studies.report import markdown
 from studies.work import study_bar
 
@@ -198,7 +200,7 @@ def _one(work: tuple[int, int]) -> dict[str, Any]:
 def _write(out: Path, rows: Sequence[dict[str, Any]]) -> None:
     seeds = {family: list(chosen) for family, chosen in SEEDS.items()}
     record = {**provenance(command("bars")), "seeds": seeds, "rows": rows}
-    write_whole(out / FILE, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write_json(out / FILE, record)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 import numpy as np
 
 import goldstein as gs
-from goldstein.problems import chebyshev_rosenbrock_linear, l1, least_absolute_deviations
+from goldstein.problems import chebyshev_rosenbrock_linear, least_absolute_deviations
 from studies import Array, report
-from studies.record import command, provenance, write_whole
+from studies.problems.closed_form import l1
+from studies.record import command, provenance, write_json, write_whole
 from studies.report import markdown
 
 SEEDS = 20
@@ -79,7 +79,7 @@ def run(out: Path, *, quick: bool = False) -> list[dict[str, Any]]:
         rows.append(measure(case))
         console.print(_line(rows[-1]))
         record = {**provenance(made_by), "first_seed": FIRST_SEED, "rows": rows}
-        write_whole(out / "defaults.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        write_json(out / "defaults.json", record)
     write_whole(out / "defaults.md", page(rows, made_by))
     return rows
 

@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 PACKAGES = (
     *("goldstein", "numpy", "scipy", "numba", "scikit-learn", "torch", "adversarial-robustness-toolbox"),
     *("cma", "cmaes", "nevergrad", "coco-experiment", "simoptlib"),
@@ -70,6 +72,21 @@ def write_whole(path: Path, text: str) -> None:
     torn = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     torn.write_text(text)
     os.replace(torn, path)
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a record for people and programs."""
+    write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+def finite(value: Any) -> float | None:
+    """Return a number as JSON has it: None when it is not finite."""
+    return float(value) if np.isfinite(value) else None
+
+
+def number(value: float | None) -> float:
+    """Read a number that JSON may not have had: None was not finite."""
+    return np.inf if value is None else float(value)
 
 
 def save(results: Mapping[str, Any], out: Path) -> None:

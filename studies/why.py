@@ -22,7 +22,7 @@ from goldstein.plot import new_axes, style
 from goldstein.problems.svm import SVM, capped_l1_svm
 from goldstein.report.chart import short
 from studies import datasets
-from studies.record import command, provenance, write_whole
+from studies.record import command, provenance, write_json
 from studies.svm.study import PASSES, summary
 from studies.work import study_bar
 
@@ -94,7 +94,7 @@ def run(out: Path, *, data: Path | None = None) -> None:
         "cma": {"setting": chosen, **made, "tuning": table},
     }
     out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / FILE, json.dumps(results, indent=1) + "\n")
+    write_json(out / FILE, results)
     draw(out)
 
 

@@ -680,7 +680,6 @@ def add_attacks() -> None:
     attacked("default, float32", Network(np.float32))
     attacked("default, small radius", radius=0.01, max_queries=200)
     attacked("no search", method=SignAveraging(search=None, batch_size=6))
-    attacked("no search, tiles, l2", method=SignAveraging(search=None, resolution=3, release=4), norm="l2", radius=0.4)
     attacked("GFM", method=gs.GFM(0.02, 0.003, 4))
     attacked("GFM, l2, free", method=gs.GFM(0.02, 0.003, 4), norm="l2", radius=0.4, queries="free")
     attacked("GFM loo", method=gs.GFM(0.02, HalveOnPlateau(0.005, 5), 8, estimator="loo"))

@@ -8,7 +8,7 @@ import pytest
 import goldstein as gs
 from goldstein import arguments
 from goldstein.attack import FixedRows, SignAveraging, attack
-from goldstein.problems import l1
+from studies.problems import l1
 
 NO_NUMBERS = [True, np.True_, "1", None, 1j, np.complex128(1), [1.0], np.ones(1), np.ma.masked, np.ma.array(1.0)]
 GFM = gs.GFM(0.1, 0.1)
@@ -139,7 +139,7 @@ NUMBERS = {
     "O2NC": lambda v: gs.O2NC(v, 2).delta,
     "Stationary": lambda v: gs.stop.Stationary(v, 0.1).delta,
     "L2Ball": lambda v: gs.projection.L2Ball(np.zeros(2), v).radius,
-    "SignAveraging": lambda v: SignAveraging(weight=v).weight,
+    "SignAveraging": lambda v: SignAveraging(delta=v).delta,
     "constants": lambda v: gs.theory.constants(3, 1, v) and float(v),
     "problem": lambda v: l1(2, v) and float(v),
 }

@@ -170,7 +170,7 @@ def test_a_run_that_takes_every_worker_with_it_is_named(tmp_path):
         return value(x)
 
     starts = np.stack([X0, 100 * X0, X0])
-    with pytest.raises(RuntimeError, match="The run with seed 7 took its worker with it"):
+    with pytest.raises(RuntimeError, match="The run with seed 7 crashed its worker every time"):
         gs.minimize_many(gs.Deterministic(deadly), starts, METHOD, seeds=[6, 7, 8], workers=2, retries=1, max_evals=50)
 
 
@@ -245,6 +245,39 @@ def test_dask_does_the_runs(tmp_path):
     with distributed.LocalCluster(**settings) as cluster, distributed.Client(cluster) as client:
         same(many(workers=client, journal=tmp_path / "sweep"))
     same(many(Calls(tmp_path, at=1, act=explode), journal=tmp_path / "sweep"))
+
+
+def test_a_run_that_gets_further_each_time_may_lose_its_worker_often(tmp_path):
+    """Every 15th call kills its process; what the journal holds is not asked for again, so that the run ends."""
+
+    def deadly(x, path=str(tmp_path / "calls")):
+        with Path(path).open("ab") as file:
+            file.write(b".")
+        if Path(path).stat().st_size % 15 == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return value(x)
+
+    same(many(deadly, workers=2, seeds=SEEDS[:2], journal=tmp_path / "sweep"), seeds=SEEDS[:2])
+    with pytest.raises(RuntimeError, match="crashed its worker every time; check that it runs in a worker process"):
+        many(lambda x: os.kill(os.getpid(), signal.SIGKILL), workers=2, seeds=2, journal=tmp_path / "other")
+
+
+def test_answers_of_a_sweep_are_judged_on_common_samples():
+    """The noise is the same at all points and 100 times larger than what the answers differ by."""
+
+    def noisy(x, seed):
+        return value(x) + 100 * np.random.default_rng(seed).normal()
+
+    settings = {"method": METHOD, "max_evals": 300}
+    runs = gs.minimize_many(gs.Seeded(noisy), X0, seeds=4, workers=1, **settings)
+    noise = runs.fun - [value(run.x) for run in runs]
+    assert np.ptp(noise) < 1e-9
+    assert "on common samples" in repr(runs)
+    alone = [gs.minimize(gs.Seeded(noisy), X0, rng=seed, **settings) for seed in range(4)]
+    assert np.ptp([run.fun - value(run.x) for run in alone]) > 1
+    other = gs.minimize(gs.Seeded(noisy), X0, rng=9, final_seed=0, **settings)  # a run beside the sweep
+    assert other.fun - value(other.x) == pytest.approx(noise[0], abs=1e-9)
+    assert "common samples" not in repr(many(workers=1))
 
 
 def test_many_runs_are_told_in_a_few_lines():

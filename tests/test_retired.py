@@ -31,6 +31,16 @@ def test_a_name_in_a_module(module, name):
     assert hasattr(importlib.import_module(module), new)
 
 
+MOVED = [(module, name) for module, names in retired.MOVED.items() for name in names]
+
+
+@pytest.mark.parametrize(("module", "name"), MOVED)
+def test_a_name_that_left_the_package(module, name):
+    with pytest.raises(ImportError, match=f"{module}.{name} left the package in goldstein 0.3: see studies/"):
+        exec(f"from {module} import {name}", {})
+    assert hasattr(importlib.import_module(module.replace("goldstein", "studies")), name)
+
+
 @pytest.mark.parametrize(
     ("kind", "field"),
     [

@@ -182,7 +182,7 @@ def test_generators_that_were_forgotten_are_found_again(monkeypatch):
     p = oracle("PARAMESTI-1")
     first = [p.fun(p.x0, seed) for seed in range(5)]
     assert [p.fun(p.x0, seed) for seed in range(5)] == first
-    assert len(p.fun._found) == 2
+    assert p.fun._generators_of.cache_info().currsize == 2
 
 
 class Multi(problem_directory["EXAMPLE-1"]):

@@ -1,8 +1,8 @@
 """Stopping criteria: what the user calls success.
 
-A criterion looks at a run every now and then for free (`screen`), and only when that looks good does it ask for
-evaluations on fresh ξ to be sure (`confirm`). Those are counted as diagnostic and do not change the trajectory. One
-that must see every step says so by `each_step`.
+A criterion looks at a run now and then for free (`screen`), and only when that looks good does it evaluate on fresh ξ
+to be sure (`confirm`). Those evaluations are diagnostic and do not change the trajectory. A criterion that must see
+every step says so by `each_step`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from goldstein.oracle import Answer, Array, Oracle, Query
 
 T = TypeVar("T")
 Check = Generator[Query, Answer, T]
-"""Whatever asks for evaluations beside the method: it yields queries, receives their answers and returns a T."""
+"""What evaluates beside the method: it yields queries, receives their answers and returns a T."""
 
 
 class Criterion(ABC):

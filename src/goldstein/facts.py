@@ -32,40 +32,22 @@ class Incumbent(State):
 
 @dataclass
 class Facts(State):
-    """What the values have shown; a method may compute from facts, but not keep one.
+    """What the values have shown; a method may compute from facts, but not keep one."""
 
-    Attributes
-    ----------
-    nfev, nfev_diagnostic, ngev, nfail : int
-        Values, those of them that do not move x, gradients, and failed evaluations.
-    window, window_failed : float
-        Values and failures among the last thousand, roughly: both forget.
-    magnitude, near : float, int
-        Mean of |F| over the values of estimates, and how many those are: what probes see far away is not in it.
-    single, double, half : int
-        Values that tell something about their precision, see `evidence` and `Tally`.
-    coarsest : float
-        Largest rounding error of a type in which an answer came.
-    noisy : bool
-        An answer may differ from f itself.
-    incumbent : Incumbent
-        The lowest point so far, while there is no noise, in the coordinates of the run.
-    """
-
-    nfev: int = 0
-    nfev_diagnostic: int = 0
-    ngev: int = 0
-    nfail: int = 0
-    window: float = 0.0
-    window_failed: float = 0.0
-    magnitude: float = 0.0
-    near: int = 0
-    single: int = 0
+    nfev: int = 0  # values,
+    nfev_diagnostic: int = 0  # those of them that do not move x,
+    ngev: int = 0  # gradients,
+    nfail: int = 0  # and failed evaluations
+    window: float = 0.0  # evaluations among the last thousand, roughly,
+    window_failed: float = 0.0  # and those of them that failed
+    magnitude: float = 0.0  # mean of |F| over the values of estimates: what probes see far away is not in it
+    near: int = 0  # the number of these values
+    single: int = 0  # values that tell something about their precision, see `evidence` and `Tally`
     double: int = 0
-    coarsest: float = DOUBLE
+    coarsest: float = DOUBLE  # largest rounding error of a type in which an answer came
     half: int = 0
-    noisy: bool = False
-    incumbent: Incumbent = field(default_factory=Incumbent)
+    noisy: bool = False  # an answer may differ from f itself
+    incumbent: Incumbent = field(default_factory=Incumbent)  # in the coordinates of the run
 
     def update(self, query: Query, answer: Answer, *, diagnostic: bool = False) -> Tally:
         """Take in the answer of a query that moves x: count it, and look for a new incumbent."""
@@ -86,7 +68,7 @@ class Facts(State):
                 single, double = evidence(entries[np.isfinite(entries)])
                 self.single += single
                 self.double += double
-            self._fails(len(query), failed)
+            self._count_failures(len(query), failed)
             return Tally()
         tally = answer.tally(precise=self.double > 0 or answer.roundoff > DOUBLE)
         self.add(tally, diagnostic=diagnostic)
@@ -102,7 +84,7 @@ class Facts(State):
         self.half += tally.half
         if tally.roundoff > self.coarsest:
             self.coarsest = tally.roundoff
-        self._fails(tally.asked, tally.asked - tally.finite)
+        self._count_failures(tally.asked, tally.asked - tally.finite)
 
     def measure(self, tally: Tally) -> None:
         """Take the values of an estimate into the mean of |F|."""
@@ -111,9 +93,9 @@ class Facts(State):
             sum_of_sizes = min(tally.magnitude, LARGEST)
             self.magnitude += (sum_of_sizes - tally.finite * self.magnitude) / self.near
 
-    def _fails(self, asked: int, failed: int) -> None:
+    def _count_failures(self, evals: int, failed: int) -> None:
         self.nfail += failed
-        self.window += asked
+        self.window += evals
         self.window_failed += failed
         if self.window > FAILURE_WINDOW:
             keep = FAILURE_WINDOW / self.window
@@ -122,7 +104,7 @@ class Facts(State):
 
     @property
     def counted(self) -> int:
-        """Values and gradients asked for so far."""
+        """Values and gradients so far."""
         return self.nfev + self.ngev
 
     @property
@@ -135,8 +117,9 @@ class Facts(State):
     @property
     def roundoff(self) -> float:
         """Relative rounding error of the values, as their types say and as they show: for warnings."""
-        shown = SINGLE if not self.double and self.single >= SHORT_VALUES else DOUBLE
-        return max(self.coarsest, shown)
+        if not self.double and self.single >= SHORT_VALUES:
+            return max(self.coarsest, SINGLE)
+        return self.coarsest
 
     @property
     def proven(self) -> float:
@@ -148,5 +131,5 @@ class Facts(State):
 
 
 def differ(first: float, second: float, roundoff: float = DOUBLE) -> bool:
-    """Whether two values at the same point differ by more than rounding, so that there is noise."""
+    """Whether two values at the same point differ by more than rounding, so that there is noise; failures do not."""
     return abs(first - second) > SAME * roundoff * max(abs(first), abs(second))

@@ -1,22 +1,16 @@
-"""Many runs at once: the same problem with different seeds, on all cores or on any workers.
-
-To the workers a run is a row of a query: the scheduler hands it out and does it again when the machine has lost it.
-"""
+"""Many runs at once: the same problem with different seeds, on all cores or on any workers."""
 
 from __future__ import annotations
 
 import html
-import math
 import os
-import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +21,14 @@ from goldstein.methods import Method
 from goldstein.methods.method import Unsupported
 from goldstein.methods.registry import resolve
 from goldstein.minimize import minimize
-from goldstein.oracle import Answer, Array, Oracle, Query
+from goldstein.oracle import Array, Oracle
 from goldstein.oracle.evaluate import check_workers, make_pool
 from goldstein.oracle.executor import ExecutorPool
 from goldstein.oracle.oracles import StartedCounter
-from goldstein.oracle.pool import ProcessPool
-from goldstein.oracle.scheduler import Scheduler
-from goldstein.oracle.tasks import Chunk, TaskResult, WorkerPool
+from goldstein.oracle.scheduler import Batch, Scheduler
+from goldstein.oracle.tasks import EvaluationLog, Task, WorkerPool
 from goldstein.run.history import COLUMNS
+from goldstein.run.inspection import inspect
 from goldstein.run.result import Result, Status
 from goldstein.warnings import warn
 
@@ -42,7 +36,7 @@ REFUSED = {
     "rng": "each run has its own seed",
     "processes": "workers= says how many runs are done at a time",
     "progress": "done= is called as each run ends",
-    "timeout": "the runs are done by workers, and evaluations within a run by whoever does that",
+    "timeout": "the runs are done by workers, and each worker evaluates its own run",
     "checkpoint": "journal= is a folder that keeps every value of every run",
 }
 
@@ -59,7 +53,8 @@ class ManyResults(list[Result]):
     x : ndarray, shape (k, d)
         The answers.
     fun, fun_stderr, nfev, nfail, success : ndarray, shape (k,)
-        As in `Result`.
+        As in `Result`. Where noise can be replayed, all answers were judged on the same ξ: their values differ as the
+        answers do, and `fun_stderr` is an error that they have in common.
     history : dict of ndarray, shape (k, records)
         The columns of `History`; shorter runs are filled up with NaN.
     """
@@ -75,13 +70,14 @@ class ManyResults(list[Result]):
         raise AttributeError(f"{name!r} is stacked for no runs; known are {', '.join(STACKED)}, x and history.")
 
     def __repr__(self) -> str:
-        """Say what a person wants to know first: how low the runs ended, and which of them."""
+        """Say how low the runs ended, and which of them."""
         if not self:
             return "no runs"
         fun = self.fun
+        common = " on common samples" if "final_seed" in self[0].settings else ""
         lines = [
             f"{len(self)} runs of {self[0].method.name}, {self.nfev.sum():,} evaluations in all",
-            f"f(x): median {np.median(fun):.6g}, mean {fun.mean():.6g}, standard deviation {fun.std():.3g}",
+            f"f(x){common}: median {np.median(fun):.6g}, mean {fun.mean():.6g}, standard deviation {fun.std():.3g}",
         ]
         if np.isfinite(fun).any():
             best = int(np.nanargmin(fun))
@@ -133,84 +129,88 @@ class ManyResults(list[Result]):
         return plot.runs(self, path, axes=axes, label=label)
 
 
-@dataclass(eq=False)
-class Ended(Answer):
-    """The answer of a worker who has done some runs: their results."""
+@dataclass
+class Sweep:
+    """The runs of a sweep, which the scheduler hands out as it does the rows of a query."""
 
-    results: tuple[Result, ...] = ()
-    warnings: tuple[str, ...] = ()
+    seeds: list[int]
+    starts: Array
+    order: int = 0
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def rows(self, first: int, last: int) -> Sweep:
+        """Return the runs from `first` up to `last`."""
+        return Sweep(self.seeds[first:last], self.starts[first:last])
+
+    def failed(self) -> NoReturn:
+        """Refuse to go on without a run."""
+        raise RuntimeError(
+            f"The run with seed {self.seeds[0]} crashed its worker every time; check that it runs in a worker process."
+        )
 
 
 @dataclass
-class Runs:
-    """What workers are employed for: a row of the query is a run, and its point says which."""
+class FinishedRuns:
+    """What a worker returns: results, and the warnings that its process would have shown."""
+
+    results: list[Result] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Runs(Task):
+    """The task of a worker: to do some runs of a sweep."""
 
     fun: Any
-    starts: Array
     method: str | Method
-    seeds: list[int]
     folder: Path | None
     kwargs: dict[str, Any]
     home: int = field(default_factory=os.getpid)
 
-    def __call__(self, chunk: Chunk, counter: StartedCounter | None = None) -> TaskResult:
-        """Do the runs of a chunk; it never raises, like the `Task` of an oracle."""
-        counter = StartedCounter() if counter is None else counter
-        begun = time.perf_counter()
-        results = []
-        heard: list[str] = []
-        try:
-            for index in chunk.query.points[:, 0].astype(int).tolist():
-                counter.started += 1
-                with self._listening(heard):
-                    results.append(self.run(index))
-        except BaseException as error:
-            return TaskResult(chunk.first, counter.started, error=error, traceback=traceback.format_exc())
-        answer = Ended(np.zeros(len(results)), results=tuple(results), warnings=tuple(heard))
-        return TaskResult(chunk.first, counter.started, answer, seconds=time.perf_counter() - begun)
+    def answer(self, work: Sweep, counter: StartedCounter) -> FinishedRuns:
+        """Do the runs."""
+        finished = FinishedRuns()
+        for seed, start in zip(work.seeds, work.starts, strict=True):
+            counter.started += 1
+            with self._listening(finished.warnings):
+                finished.results.append(self.run(seed, start))
+        return finished
 
     @contextmanager
-    def _listening(self, heard: list[str]) -> Iterator[None]:
-        """Take note of warnings in another process, where nobody would see them."""
+    def _listening(self, sentences: list[str]) -> Iterator[None]:
+        """Take note of warnings in another process, where they would not be seen."""
         if os.getpid() == self.home:
             yield
             return
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield
-        sentences = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, RuntimeWarning))
-        heard += list(sentences)[:MOST_WARNINGS]
+        unique = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, RuntimeWarning))
+        sentences += list(unique)[:MOST_WARNINGS]
 
-    def run(self, index: int) -> Result:
+    def run(self, seed: int, start: Array) -> Result:
         """Return the run of one seed; what its journal holds is not asked for again."""
-        seed = self.seeds[index]
-        start = self.starts[index] if self.starts.ndim == 2 else self.starts
-        journal = None if self.folder is None else self.folder / f"seed-{seed}.journal"
-        return minimize(self.fun, start, self.method, rng=seed, journal=journal, **self.kwargs)
+        return minimize(self.fun, start, self.method, rng=seed, journal=self.journal(seed), **self.kwargs)
+
+    def journal(self, seed: int) -> Path | None:
+        """Return the journal of one run."""
+        return None if self.folder is None else self.folder / f"seed-{seed}.journal"
 
 
-class Arrivals:
-    """Takes the results of runs as they arrive; see `EvaluationLog`."""
+class Arrivals(EvaluationLog):
+    """Takes the results of runs as they arrive."""
 
-    def __init__(self, seeds: list[int], done: Callable[[int, Result], Any] | None) -> None:
+    def __init__(self, runs: Runs, seeds: list[int], done: Callable[[int, Result], Any] | None) -> None:
         self.results: list[Result | None] = [None] * len(seeds)
-        self._seeds = seeds
+        self._journals = [runs.journal(seed) for seed in seeds]
+        self._evaluations = [0] * len(seeds)
         self._done = done
         self._heard: set[str] = set()
 
-    def start(self, first: int, rows: int) -> None:
-        """Nothing is to be said of runs that begin."""
-
-    def take_back(self, rows: int) -> None:
-        """Nor of those that do not."""
-
-    def record(self, first: int, answer: Answer) -> None:
+    def record(self, first: int, answer: FinishedRuns) -> None:
         """Keep the results of runs from the one with index `first` on."""
-        if not isinstance(answer, Ended):  # what the scheduler puts in the place of a row that was lost too often
-            raise RuntimeError(
-                f"The run with seed {self._seeds[first]} took its worker with it each time that it was begun; see "
-                "whether a worker can do it at all."
-            )
         for index, result in enumerate(answer.results, first):
             self.keep(index, result)
         for sentence in answer.warnings:
@@ -223,6 +223,15 @@ class Arrivals:
         self.results[index] = result
         if self._done is not None:
             self._done(index, result)
+
+    def progressed(self, index: int) -> bool:
+        """Whether the journal of a run, which has lost its worker, holds more than when this was last asked."""
+        path = self._journals[index]
+        if path is None or not path.exists():
+            return False
+        before = self._evaluations[index]
+        self._evaluations[index] = inspect(path).evaluations
+        return self._evaluations[index] > before
 
 
 def minimize_many(
@@ -239,7 +248,8 @@ def minimize_many(
     """Run `minimize` once for each seed, on all cores or on any workers.
 
     Compiled runs share the process (they release Python's lock); others run in processes of their own. Each run is
-    the one that `minimize` gives with that seed.
+    the one that `minimize` gives with that seed. Where noise can be replayed, `final_seed=0` is the default, so that
+    all answers are judged on common samples.
 
     Parameters
     ----------
@@ -250,16 +260,16 @@ def minimize_many(
     seeds : int or sequence of int
         The seeds; a number k means 0, …, k − 1.
     workers : int, executor, map-like callable or pool, optional
-        Who does the runs, each of them one run at a time: a number of them on this machine (None, −1: as many as there
-        are cores), or whatever `minimize` takes as `workers`. The run of a worker who dies is done again.
+        Each does one run at a time: a number of them on this machine (None, −1: as many as there are cores), or what
+        `minimize` takes as `workers`. The run of a worker that dies is done again.
     journal : path, optional
-        Folder for a journal of each run, `seed-….journal`. When it holds some of this sweep, that goes on where it was:
-        what a run was told is not asked for again, and a run that has ended is only read.
+        Folder for a journal of each run, `seed-….journal`. A sweep that it holds is continued: no value is asked for
+        again, and a run that has ended is only read.
     done : callable, optional
         `done(index, result)` is called as each run ends, for progress.
     **kwargs
         Further arguments of `minimize`, but for `rng`, `progress` and `timeout`. `retries` also says how often a run is
-        begun again that took its worker with it.
+        repeated that crashes its worker without getting further.
 
     Returns
     -------
@@ -277,33 +287,40 @@ def minimize_many(
     for name, instead in REFUSED.items():
         if name in kwargs:
             raise TypeError(f"minimize_many takes no {name}: {instead}.")
-    if isinstance(seeds, Iterable):
-        wanted = [arguments.count("each of seeds", seed, least=0) for seed in seeds]
-        if not wanted:
-            raise ValueError("seeds must hold at least one seed.")
-    else:
-        wanted = list(range(arguments.count("seeds", seeds)))
+    seeds = _seeds(seeds)
     starts = arguments.reals("x0", x0, "a vector of real numbers, or one for each seed")
-    if starts.ndim == 2 and len(starts) != len(wanted):
-        raise ValueError(f"x0 has {len(starts)} rows for {len(wanted)} seeds.")
+    if starts.ndim != 2:
+        starts = np.broadcast_to(starts, (len(seeds), *starts.shape))
+    elif len(starts) != len(seeds):
+        raise ValueError(f"x0 has {len(starts)} rows for {len(seeds)} seeds.")
     retries = arguments.count("retries", kwargs.get("retries", 2), least=0)
     check_workers(workers)
-    folder = _folder(journal, wanted)
-    runs = Runs(fun, starts, method, wanted, folder, kwargs)
-    arrivals = Arrivals(wanted, done)
-    with _worker_pool(workers, runs, _shares_process(fun, method, kwargs)) as pool:
+    if isinstance(fun, Oracle) and fun.sample is not None:
+        kwargs.setdefault("final_seed", 0)
+    runs = Runs(fun, method, _folder(journal, seeds), kwargs)
+    arrivals = Arrivals(runs, seeds, done)
+    with _worker_pool(workers, len(seeds), _shares_process(fun, method, kwargs)) as pool:
         if pool is None:
-            _one_by_one(runs, arrivals)
+            _one_by_one(runs, seeds, starts, arrivals)
         else:
-            # No run hangs however long it takes, and with a timeout none waits behind another one at a worker.
-            scheduler = Scheduler(pool, math.inf, retries, even=False)
-            query = Query(np.arange(len(wanted), dtype=float)[:, None])
+            pool.initialize(runs)
+            # No run waits behind another one at a worker.
+            scheduler = Scheduler(pool, retries, ahead=False, progressed=arrivals.progressed)
             try:
-                scheduler.batch(query, [(0, len(wanted))], arrivals, None).run()
+                Batch(scheduler, Sweep(seeds, starts), [(0, len(seeds))], arrivals).run()
             except KeyboardInterrupt:
                 if all(result is None for result in arrivals.results):
                     raise
     return ManyResults(result for result in arrivals.results if result is not None)
+
+
+def _seeds(seeds: int | Iterable[int]) -> list[int]:
+    if not isinstance(seeds, Iterable):
+        return list(range(arguments.count("seeds", seeds)))
+    checked = [arguments.count("each of seeds", seed, least=0) for seed in seeds]
+    if not checked:
+        raise ValueError("seeds must hold at least one seed.")
+    return checked
 
 
 def _folder(journal: Any, seeds: list[int]) -> Path | None:
@@ -329,32 +346,30 @@ def _shares_process(fun: Any, method: str | Method, kwargs: dict[str, Any]) -> b
 
 
 @contextmanager
-def _worker_pool(workers: Any, runs: Runs, threads: bool) -> Iterator[WorkerPool | None]:
-    """Lend those who do the runs; None: this process does, one after the other."""
-    pool: WorkerPool | None
-    with ExitStack() as hired:
-        if workers is None or isinstance(workers, int | np.integer):
-            cores = os.cpu_count() or 1
-            size = min(cores if workers in (None, -1) else int(workers), len(runs.seeds))
-            if size == 1:
-                pool = None
-            elif threads:
-                pool = ExecutorPool(hired.enter_context(ThreadPoolExecutor(size)))
-            else:
-                pool = ProcessPool(size)
-        else:
-            pool = make_pool(workers)
-        if pool is not None:
-            task: Any = runs  # which answers chunks as the task of an oracle does
-            pool.initialize(task)
-            if pool is not workers:  # a pool that was given is the user's own
-                hired.callback(pool.close)
+def _worker_pool(workers: Any, runs: int, threads: bool) -> Iterator[WorkerPool | None]:
+    """Lend the workers of some runs; None: this process, one run after the other."""
+    if workers is None or isinstance(workers, int | np.integer):
+        size = (os.cpu_count() or 1) if workers in (None, -1) else int(workers)
+        size = min(size, runs)
+        if size == 1:
+            yield None
+            return
+        if threads:
+            with ThreadPoolExecutor(size) as executor, closing(ExecutorPool(executor)) as compiled:
+                yield compiled
+            return
+        workers = size
+    pool = make_pool(workers)
+    try:
         yield pool
+    finally:
+        if pool is not None and pool is not workers:  # one that was given is the user's own
+            pool.close()
 
 
-def _one_by_one(runs: Runs, arrivals: Arrivals) -> None:
-    for index in range(len(runs.seeds)):
-        result = runs.run(index)
+def _one_by_one(runs: Runs, seeds: list[int], starts: Array, arrivals: Arrivals) -> None:
+    for index, seed in enumerate(seeds):
+        result = runs.run(seed, starts[index])
         arrivals.keep(index, result)
         if result.status is Status.INTERRUPTED:  # Ctrl-C is meant for all of them
             return

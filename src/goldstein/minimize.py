@@ -21,7 +21,7 @@ from goldstein.run.stages import run
 from goldstein.stop import Criterion
 from goldstein.warnings import warn
 
-THEIRS = {"maxfev": "max_evals", "maxiter": "max_iter", "disp": "progress"}  # scipy's names of what it calls otherwise
+SCIPY_NAMES = {"maxfev": "max_evals", "maxiter": "max_iter", "disp": "progress"}
 TOLERANCES = {"tol", "ftol", "gtol", "xtol", "fatol", "xatol"}
 
 
@@ -53,6 +53,7 @@ def minimize(
     progress: bool = False,
     compiled: bool | None = None,
     stationarity: tuple[float, float] | None = None,
+    final_seed: int | None = None,
 ) -> Result:
     """Minimise f(x) = E[F(x; ξ)] from values of F alone.
 
@@ -97,21 +98,20 @@ def minimize(
     catch : exception type or several, optional
         Exceptions of `fun` that count as failed evaluations. Others propagate with `.point` and `.result` attached.
     journal : path or Journal, optional
-        File that keeps every value as it arrives; if it exists, the run goes on from it and asks for no value that is
-        there. See `Journal`.
+        File that keeps every value as it arrives; if it exists, the run resumes from it and repeats no evaluation. See
+        `Journal`.
     extend : bool, optional
-        With a journal of a run whose steps were planned for a smaller budget: go on from its answer, as a new stage
-        with what the larger budget leaves. Other methods go on with a larger budget by themselves.
+        With a journal of a run whose steps were planned for a smaller budget: continue from its answer, as a new stage
+        with the rest of the larger budget. Other methods continue with a larger budget by themselves.
     max_time : float, optional
-        Seconds that this call may take. What is in flight then is given up, and the answer is what there is; the
-        journal knows where to go on.
+        Seconds that this call may take. Evaluations in flight are given up then, and the answer is the run so far; with
+        a journal it can be resumed.
     timeout : float, optional
-        Seconds that one evaluation may take; it is stopped and done again, `retries` times at most, and then counts as
-        failed. A number of processes as `workers` warnings it within a second and twice that time; other workers only
-        when all evaluations that were handed out together have had theirs. Until the first answer has come, ten more
-        seconds are given. Needs `workers`.
+        Seconds that one evaluation may take; it is stopped and repeated, `retries` times at most, and then counts as
+        failed. Our own processes (`workers` is a number) notice within a second and twice that time; other workers only
+        when all evaluations of their chunk have had theirs. The first answer has ten seconds more. Needs `workers`.
     retries : int, optional
-        How often an evaluation is done again that took its worker with it, or took too long.
+        How often an evaluation is repeated that crashed its worker or took too long.
     max_fail : int, optional
         Most failed evaluations; with more the run stops, as when most of the recent ones fail.
     progress : bool, optional
@@ -122,6 +122,9 @@ def minimize(
     stationarity : (delta, epsilon), optional
         Say in `res.stationarity` whether dist(0, ∂_δ f(x)) ≤ ε at the answer; see `goldstein.certify`. A fifth of the
         budget is set aside for it, 10,000 evaluations at most.
+    final_seed : int, optional
+        Seed of the ξ on which the answer is chosen and its value estimated. Runs that share it are judged on common
+        samples, whatever their `rng` and method. None: it comes from `rng`.
 
     Returns
     -------
@@ -130,19 +133,19 @@ def minimize(
 
     Notes
     -----
-    ====== ============ ======= ============================================================
+    ====== ============ ======= ====================================================================
     status name         success meaning
-    ====== ============ ======= ============================================================
-    0      CRITERION    true    a criterion given in `stop` was reached
-    1      MAX_EVALS    false   the evaluation budget is used up
-    2      MAX_ITER     false   the iteration limit is reached
-    3      FAILING      false   most of the recent evaluations failed
-    4      CALLBACK     false   the callback asked to stop
-    5      INTERRUPTED  false   Ctrl-C; the result is the run so far
-    6      FINISHED     false   the method has ended its schedule
-    8      MAX_TIME     false   the time is over; the result is the run so far
-    9      RAISED       false   an exception ended it; the result is in its `.result`
-    ====== ============ ======= ============================================================
+    ====== ============ ======= ====================================================================
+    0      CRITERION    true    a criterion in `stop` was reached
+    1      MAX_EVALS    false   evaluation budget used
+    2      MAX_ITER     false   iteration limit reached
+    3      FAILING      false   most recent evaluations failed (NaN, infinite or a caught exception)
+    4      CALLBACK     false   stopped by the callback
+    5      INTERRUPTED  false   interrupted; this is the result so far
+    6      FINISHED     false   the method completed its schedule
+    8      MAX_TIME     false   time limit reached; this is the result so far
+    9      RAISED       false   an exception ended the run; this is the result so far
+    ====== ============ ======= ====================================================================
 
     Examples
     --------
@@ -154,26 +157,24 @@ def minimize(
     return run(RunSpec(**locals()))
 
 
-# What scipy's options may hold of our arguments; the others have a place of their own in a call of scipy.
+# Our arguments that scipy's options may hold; the others have a place of their own in a call of scipy.
 OWN = inspect.signature(minimize).parameters.keys() - {"fun", "x0", "method", "args", "options", "bounds", "callback"}
 
 
-def scipy_method(method: Any = "auto", *scipys: Any, **further: Any) -> Any:
+def scipy_method(method: Any = "auto", *scipy_args: Any, **scipy_kwargs: Any) -> Any:
     """Return a method for `scipy.optimize.minimize(f, x0, method=...)`; without brackets it is "auto" itself.
 
-    The `options` of scipy are the keyword arguments of `goldstein.minimize` (`max_evals`, `rng`, …) and, for what is
-    left, those of the method's constructor; `maxfev`, `maxiter` and `disp` are understood too. Tolerances are refused:
-    a run ends with its budget, or with a criterion given as `stop`. A callable `jac` is the gradient of a function
-    without noise, for the methods that take gradients.
+    The `options` of scipy are the keyword arguments of `goldstein.minimize` (`max_evals`, `rng`, …) and those of the
+    method's constructor; `maxfev`, `maxiter` and `disp` are understood too. Tolerances are refused: a run ends with its
+    budget, or with a criterion given as `stop`. A callable `jac` is the gradient of a function without noise, for the
+    methods that take gradients.
 
     Parameters
     ----------
     method : str or Method, optional
         As in `goldstein.minimize`.
-    *scipys
-        What scipy gives to a method, when this function is given to it without brackets.
-    **further
-        The same by name.
+    *scipy_args, **scipy_kwargs
+        What scipy gives to a method, when this function itself is the method.
 
     Returns
     -------
@@ -182,7 +183,7 @@ def scipy_method(method: Any = "auto", *scipys: Any, **further: Any) -> Any:
 
     Notes
     -----
-    `res.success` is False after a run that used up its budget, unlike in other methods of scipy: see `Result`.
+    `res.success` is False after a run that used its budget, unlike in other methods of scipy: see `Result`.
 
     Examples
     --------
@@ -192,8 +193,8 @@ def scipy_method(method: Any = "auto", *scipys: Any, **further: Any) -> Any:
     >>> bool(res.fun < 0.5)
     True
     """
-    if scipys or further:
-        return _solve(method, *scipys, chosen="auto", **further)
+    if scipy_args or scipy_kwargs:
+        return _solve(method, *scipy_args, chosen="auto", **scipy_kwargs)
     return partial(_solve, chosen=method)
 
 
@@ -201,42 +202,47 @@ def _solve(
     fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), *, chosen: str | Method, **kwargs: Any
 ) -> Result:
     """Minimise as scipy asks a method to."""
-    given = {key: kwargs.pop(key) for key in OWN & kwargs.keys()}
-    for theirs, ours in THEIRS.items():
-        if theirs in kwargs:
-            if ours in given:
-                raise ValueError(f"{theirs} and {ours} are the same: give one of them.")
-            given[ours] = _plainly(ours, kwargs.pop(theirs))
+    settings = _settings(kwargs)
+    jac = kwargs.pop("jac", None)
+    if getattr(jac, "__self__", None) is fun and hasattr(fun, "fun"):  # jac=True: what scipy has made of (f, gradient)
+        both = fun.fun
+        fun = lambda x, *args: both(x, *args)[0]  # noqa: E731
+        jac = lambda x, *args: both(x, *args)[1]  # noqa: E731
+    unused = [name for name in ("hess", "hessp") if kwargs.pop(name, None) is not None]
+    options = kwargs or None
+    if callable(jac) and not resolve(chosen, options).needs.gradients:
+        unused.append("jac")
+        jac = None
+    if unused:
+        name = chosen if isinstance(chosen, str) else chosen.name
+        warn(f"{name} ignores {' and '.join(unused)}.")
+    if callable(jac):
+        return minimize(Deterministic(fun, args, grad=jac), x0, chosen, options=options, **settings)
+    return minimize(fun, x0, chosen, args=args, options=options, **settings)
+
+
+def _settings(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Take out of scipy's keyword arguments what `minimize` calls its own; refuse what it does not take."""
+    settings = {key: kwargs.pop(key) for key in OWN & kwargs.keys()}
+    for theirs in SCIPY_NAMES.keys() & kwargs.keys():
+        ours = SCIPY_NAMES[theirs]
+        if ours in settings:
+            raise ValueError(f"{theirs} and {ours} are the same: give one of them.")
+        value = kwargs.pop(theirs)
+        if theirs == "disp":
+            value = bool(value)
+        elif isinstance(value, float) and value.is_integer():
+            value = int(value)
+        settings[ours] = value
     for name in TOLERANCES & kwargs.keys():
         raise ValueError(f"goldstein takes no {name}: a run ends with max_evals, or with a criterion given as stop.")
     if kwargs.pop("constraints", None):
         raise ValueError("goldstein takes no constraints; use bounds, or projection in options.")
     callback = kwargs.pop("callback", None)
-    given["callback"] = None if callback is None else _scipy_callback(callback)
-    given["bounds"] = kwargs.pop("bounds", None)
-    jac = kwargs.pop("jac", None)
-    unused = [name for name in ("hess", "hessp") if kwargs.pop(name, None) is not None]
-    options = kwargs or None
-    if callable(jac) and not resolve(chosen, options).needs.gradients:
-        unused.append("jac")
-    if unused:
-        name = chosen if isinstance(chosen, str) else chosen.name
-        are = "is" if len(unused) == 1 else "are"
-        warn(f"{name} uses no derivatives, so that {' and '.join(unused)} {are} of no use.")
-    if getattr(jac, "__self__", None) is fun and hasattr(fun, "fun"):  # jac=True: what scipy has made of (f, gradient)
-        both = fun.fun
-        fun = lambda x, *args: both(x, *args)[0]  # noqa: E731
-        jac = lambda x, *args: both(x, *args)[1]  # noqa: E731
-    if callable(jac) and "jac" not in unused:
-        return minimize(Deterministic(fun, args, grad=jac), x0, chosen, options=options, **given)
-    return minimize(fun, x0, chosen, args=args, options=options, **given)
-
-
-def _plainly(name: str, value: Any) -> Any:
-    """Return a setting of scipy's in our form: 1e4 is a count there, and 1 a flag."""
-    if name == "progress":
-        return bool(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if callback is not None:
+        settings["callback"] = _scipy_callback(callback)
+    settings["bounds"] = kwargs.pop("bounds", None)
+    return settings
 
 
 def _scipy_callback(callback: Callable[..., Any]) -> Callable[[Result], Any]:

@@ -37,13 +37,13 @@ def run(result: Any, path: Path_ | None = None, *, axes: Any = None, label: str 
         _finish(axes, "monitor", path)
         return axes
     values = curves.values
-    finite = np.isfinite(curves.low) & np.isfinite(curves.high)
-    if curves.error is None:
+    if not curves.noisy:
         axes.plot(curves.evals, values, color=look["color"], alpha=0.4, linewidth=0.8)
         _curve(axes, curves.evals, curves.line, f"{name}, lowest so far", look)
     else:
         axes.plot(curves.evals, values, ".", color=look["color"], alpha=0.4)
         _curve(axes, curves.evals, curves.line, f"{name}, mean of values", look)
+        finite = np.isfinite(curves.low) & np.isfinite(curves.high)
         low = curves.low[finite]
         lowest = np.min(values, initial=np.inf, where=np.isfinite(values))
         if lowest > 0:  # the axis may become logarithmic, and the band must stay on it
@@ -132,8 +132,14 @@ def style(axes: Any) -> dict[str, Any]:
     """Return how the next curve is drawn: unlike those that are there, also without colours."""
     number = sum(not line.get_label().startswith("_") for line in axes.get_lines())
     kind = number % len(COLOURS)
-    dashes = {"color": COLOURS[kind], "linestyle": DASHES[kind], "alpha": 0.9}
-    return {**dashes, "marker": MARKS[kind], "markersize": 4, "markevery": APART}
+    return {
+        "color": COLOURS[kind],
+        "linestyle": DASHES[kind],
+        "alpha": 0.9,
+        "marker": MARKS[kind],
+        "markersize": 4,
+        "markevery": APART,
+    }
 
 
 @np.errstate(over="ignore", invalid="ignore")  # in matplotlib, for values near the largest float

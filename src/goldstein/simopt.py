@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -21,20 +21,11 @@ from goldstein.methods import resolve
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, Oracle, Seeded, Unreplayable
 from goldstein.projection import Knapsack, Projection, Simplex, as_projection
-from goldstein.run.result import Result
 
 try:
     from mrg32k3a.mrg32k3a import MRG32k3a
     from pydantic import Field, field_validator
-    from simopt.base import (
-        ConstraintType,
-        ObjectiveType,
-        Problem,
-        Solution,
-        Solver,
-        SolverConfig,
-        VariableType,
-    )
+    from simopt.base import ConstraintType, ObjectiveType, Problem, Solution, Solver, SolverConfig, VariableType
 except ModuleNotFoundError as error:
     raise ImportError("goldstein.simopt needs SimOpt: pip install 'goldstein[simopt]'.", name="simopt") from error
 
@@ -72,27 +63,19 @@ class Simulation(Seeded):
     """
 
     def __init__(self, problem: Any, stream: int, projection: Any = None) -> None:
-        posed = _Posed.of(problem, projection)
-        places = range(problem.model.n_rngs)
-        generators = [MRG32k3a(s_ss_sss_index=[stream, place, 0]) for place in places]
-        super().__init__(_Replication(problem, generators, posed.projection))
+        self.x0, self.bounds, self.projection = _start_and_set(problem, projection)
+        generators = [MRG32k3a(s_ss_sss_index=[stream, place, 0]) for place in range(problem.model.n_rngs)]
+        super().__init__(_Replication(problem, generators, self.projection))
         self.problem = problem
         self.name = str(problem.name)
-        self.x0 = posed.x0
-        self.bounds = posed.bounds
-        self.projection = posed.projection
         self.max_evals = arguments.count("The budget", problem.factors["budget"])
         self.sign = _sign(problem)
 
     @property
     def arguments(self) -> dict[str, Any]:
         """What `minimize` must know of the problem beside its values: `gs.minimize(p, **p.arguments)`."""
-        return {
-            "x0": self.x0.copy(),
-            "bounds": self.bounds,
-            "projection": self.projection,
-            "max_evals": self.max_evals,
-        }
+        names = ("bounds", "projection", "max_evals")
+        return {"x0": self.x0.copy(), **{name: getattr(self, name) for name in names}}
 
 
 def oracle(
@@ -145,12 +128,7 @@ class GoldsteinConfig(SolverConfig):  # type: ignore[misc]
     """The factors of the solver `Goldstein`."""
 
     method: Annotated[
-        str,
-        Field(
-            default="auto",
-            description="method of goldstein.minimize",
-            json_schema_extra={"isDatafarmable": False},
-        ),
+        str, Field("auto", description="method of goldstein.minimize", json_schema_extra={"isDatafarmable": False})
     ]
 
     @field_validator("method")
@@ -190,21 +168,17 @@ class Goldstein(Solver):  # type: ignore[misc]
 
     def solve(self, problem: Any) -> None:
         """Run one macroreplication; SimOpt calls this from `run`."""
-        posed = _Posed.of(problem)
-        self._recommend(posed.x0, problem)
-
-        def report(result: Result) -> None:
-            self._recommend(result.x, problem)
-
+        x0, bounds, projection = _start_and_set(problem)
+        self._recommend(x0, problem)
         result = minimize(
-            self._oracle(problem, posed.projection),
-            posed.x0,
+            self._oracle(problem, projection),
+            x0,
             self.config.method,
-            bounds=posed.bounds,
-            projection=posed.projection,
+            bounds=bounds,
+            projection=projection,
             max_evals=self.budget.remaining,
             rng=self._generator(),
-            callback=report,
+            callback=lambda result: self._recommend(result.x, problem),
         )
         self._recommend(result.x, problem)
 
@@ -244,77 +218,66 @@ class Goldstein(Solver):  # type: ignore[misc]
         self.intermediate_budgets.append(self.budget.used)
 
 
-@dataclass(frozen=True, eq=False)
-class _Posed:
-    """Where a problem starts and where it allows points."""
-
-    x0: Array
-    bounds: Bounds | None
-    projection: Projection | None
-
-    @classmethod
-    def of(cls, problem: Any, projection: Any = None) -> _Posed:
-        """Read a problem, or say in a sentence why it cannot be taken."""
-        _refuse(problem)
-        x0 = arguments.point("The initial solution", problem.factors["initial_solution"])
-        given = as_projection(None, projection, x0.size)
-        if given is None and problem.constraint_type is ConstraintType.DETERMINISTIC:
-            given = _known_set(problem)
-        if given is not None:
-            return cls(given(x0), None, given)
-        bounds = Bounds(np.array(problem.lower_bounds, dtype=float), np.array(problem.upper_bounds, dtype=float))
-        free = np.isinf(bounds.lb).all() and np.isinf(bounds.ub).all()
-        return cls(x0, None if free else bounds, None)
+def _start_and_set(problem: Any, projection: Any = None) -> tuple[Array, Bounds | None, Projection | None]:
+    """Return where a problem starts and where it allows points, or say in a sentence why it cannot be taken."""
+    name = problem.name
+    if problem.n_objectives != 1:
+        raise ValueError(f"{name} has {problem.n_objectives} objectives; a problem with one is needed.")
+    if problem.variable_type is not VariableType.CONTINUOUS:
+        raise ValueError(f"{name} has {problem.variable_type.name.lower()} variables; continuous ones are needed.")
+    if problem.constraint_type is ConstraintType.STOCHASTIC:
+        raise ValueError(f"{name} has stochastic constraints, which no method here takes.")
+    x0 = arguments.point("The initial solution", problem.factors["initial_solution"])
+    allowed = as_projection(None, projection, x0.size)
+    if allowed is None and problem.constraint_type is ConstraintType.DETERMINISTIC:
+        if problem.class_name_abbr not in SETS:
+            raise ValueError(
+                f"{name} has deterministic constraints whose shape is not known here; "
+                "give projection=, a callable that takes x to the nearest allowed point."
+            )
+        allowed = SETS[problem.class_name_abbr](problem)
+    if allowed is not None:
+        return allowed(x0), None, allowed
+    bounds = Bounds(np.array(problem.lower_bounds, dtype=float), np.array(problem.upper_bounds, dtype=float))
+    if np.isinf(bounds.lb).all() and np.isinf(bounds.ub).all():
+        return x0, None, None
+    return x0, bounds, None
 
 
 class _Replication:
     """One replication of a problem at x, as a function to minimise; a seed gives the same random numbers at every x.
 
-    Parameters
-    ----------
-    problem : simopt.base.Problem
-        Its model is told each point, so it must not be used elsewhere at the same time.
-    generators : list of MRG32k3a
-        The generators of replication 0.
-    projection : Projection, optional
-        Takes every point to the allowed set before it is simulated.
+    `generators` are those of replication 0; `projection` takes every point to the allowed set before it is simulated.
+    The model holds one point at a time, so the problem must not be used elsewhere.
     """
 
     def __init__(self, problem: Any, generators: list[Any], projection: Projection | None) -> None:
         self.problem = problem
         self.generators = generators
         self.projection = projection
-        self._found: dict[int, list[Any]] = {}
+        self._generators_of = lru_cache(KEPT)(self._moved)
         self._lock = threading.Lock()
 
     def __call__(self, x: Array, seed: int) -> float:
         allowed = x if self.projection is None else self.projection(x)
-        with self._lock:  # a model holds one point at a time
+        with self._lock:
             solution = Solution(tuple(allowed.tolist()), self.problem)
-            solution.attach_rngs(self._of(seed), copy=True)
+            solution.attach_rngs(self._generators_of(seed), copy=True)
             return _simulated(self.problem, solution)
 
-    def _of(self, seed: int) -> list[Any]:
-        """Return the generators of a replication."""
-        if seed not in self._found:
-            if len(self._found) >= KEPT:
-                self._found.pop(next(iter(self._found)))
-            self._found[seed] = [_moved(generator, seed) for generator in self.generators]
-        return self._found[seed]
+    def _moved(self, seed: int) -> list[Any]:
+        """Return the generators of replication `seed`."""
+        moved = deepcopy(self.generators)
+        for generator in moved:
+            stream, substream, subsubstream = generator.s_ss_sss_index
+            generator.start_fixed_s_ss_sss([stream, substream, subsubstream + seed])
+        return moved
 
     def __getstate__(self) -> dict[str, Any]:
         return {"problem": self.problem, "generators": self.generators, "projection": self.projection}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
-
-
-def _moved(generator: Any, replications: int) -> Any:
-    """Return a generator that many replications later."""
-    stream, substream, subsubstream = generator.s_ss_sss_index
-    moved = deepcopy(generator)
-    moved.start_fixed_s_ss_sss([stream, substream, subsubstream + replications])
-    return moved
 
 
 def _simulated(problem: Any, solution: Any) -> float:
@@ -333,24 +296,3 @@ def _named(name: str) -> Any:
     if name not in problem_directory:
         raise ValueError(f"Unknown problem {name!r}; SimOpt has {', '.join(sorted(problem_directory))}.")
     return problem_directory[name]()
-
-
-def _refuse(problem: Any) -> None:
-    """Say in a sentence what cannot be taken."""
-    name = problem.name
-    if problem.n_objectives != 1:
-        raise ValueError(f"{name} has {problem.n_objectives} objectives; a problem with one is needed.")
-    if problem.variable_type is not VariableType.CONTINUOUS:
-        raise ValueError(f"{name} has {problem.variable_type.name.lower()} variables; continuous ones are needed.")
-    if problem.constraint_type is ConstraintType.STOCHASTIC:
-        raise ValueError(f"{name} has stochastic constraints, which no method here takes.")
-
-
-def _known_set(problem: Any) -> Projection:
-    """Return the allowed set of a problem whose deterministic constraints are no box."""
-    if problem.class_name_abbr not in SETS:
-        raise ValueError(
-            f"{problem.name} has deterministic constraints whose shape is not known here; "
-            "give projection=, a callable that takes x to the nearest allowed point."
-        )
-    return SETS[problem.class_name_abbr](problem)

@@ -37,7 +37,7 @@ D, BUDGET = 4, 400
 START = np.array([1.0, -0.5, 2.0, 0.25])
 CENTRES = np.random.default_rng(0).normal(scale=0.2, size=(16, D))
 BOX = Box(START - [0.0, 3.0, 0.0, 3.0], START + 3.0)  # two variables would go where they must not
-SAVED = (2, 20)  # after so many turns a run is saved
+SAVED = (2, 20)  # turns after which a run is saved
 SIDE_BY_SIDE = 40  # turns of two runs
 SCALES = (NOMINAL, Scale(3.0, 1e-6, BUDGET, 2.0, 4.0))
 
@@ -84,11 +84,11 @@ class _Play:
 
     def ask(self) -> Query | None:
         """Return the next query; None when the run is over."""
-        left = BUDGET - self.context.nfev
-        if left <= 0 or self.step.done is not None:
+        limit = BUDGET - self.context.nfev
+        if limit <= 0 or self.step.done is not None:
             return None
         with _quiet():
-            return self.method.ask(self.state, self.context, left)
+            return self.method.ask(self.state, self.context, limit)
 
     def tell(self, query: Query) -> Step:
         """Evaluate a query and tell the answer."""
@@ -98,7 +98,7 @@ class _Play:
         return self.step
 
     def queries(self) -> Iterator[Query]:
-        """Go on to the end; give each query as soon as it is told."""
+        """Play to the end; yield each query once it is told."""
         while (query := self.ask()) is not None:
             self.tell(query)
             yield query
@@ -170,23 +170,23 @@ def iterates_are_not_changed_in_place(method: Method, stochastic: bool) -> None:
 
 
 def state_is_plain_data(method: Method, stochastic: bool) -> None:
-    """A run goes on from its state on disk, with another object of the method, as if nothing had happened."""
+    """A run continues from its state on disk, with another object of the method, as if nothing had happened."""
     fresh = copy.deepcopy(method)
     play = _Play(method, stochastic)
-    asked = []
+    queries = []
     saved = {}
     for query in play.queries():
-        asked.append(query)
-        if len(asked) in SAVED:
+        queries.append(query)
+        if len(queries) in SAVED:
             _check_states([play.state, play.step])
-            saved[len(asked)] = play.saved()
+            saved[len(queries)] = play.saved()
     for turns, data in saved.items():
-        what = f"saved after {turns} of {len(asked)} queries and loaded into another object of the method, the run"
+        what = f"saved after {turns} of {len(queries)} queries and loaded into another object of the method, the run"
         why = "keep all that changes in fields of the state, and nothing in self or in the context"
         try:
             again = _Play(copy.deepcopy(fresh), stochastic)
             again.go_on_from(data)
-            same = [_same(*pair) for pair in zip(asked[turns:], again.queries(), strict=True)]
+            same = [_same(*pair) for pair in zip(queries[turns:], again.queries(), strict=True)]
         except Exception as error:
             raise AssertionError(f"{what} fails with {type(error).__name__}: {error}; {why}") from error
         assert all(same), f"{what} goes another way; {why}"
@@ -240,16 +240,16 @@ def runs_do_not_meet(method: Method, stochastic: bool) -> None:
     one = _Play(method, stochastic)
     two = _Play(method, stochastic, seed=1)
     for query in alone:
-        asked = one.ask()
-        other = two.ask()
-        if asked is None or not _same(asked, query):
+        first = one.ask()
+        second = two.ask()
+        if first is None or not _same(first, query):
             raise AssertionError(
                 "a run goes another way when the same object of the method serves a second run beside it; keep what "
                 "changes in the state, and what tell needs of a query in query.aux"
             )
-        one.tell(asked)
-        if other is not None:
-            two.tell(other)
+        one.tell(first)
+        if second is not None:
+            two.tell(second)
 
 
 def bounds_are_kept(method: Method, stochastic: bool) -> None:
@@ -258,17 +258,17 @@ def bounds_are_kept(method: Method, stochastic: bool) -> None:
         for x in (play.step.x, play.step.iterate):
             assert x is None or not _outside(x), (
                 f"an iterate lies outside of the bounds by {_outside(x):.2g}; "
-                "let state.x = context.projected(x, margin), with the reach of needs as margin"
+                "let state.x = context.projected(x, margin), with the query_radius of needs as margin"
             )
 
 
 def queries_keep_to_bounds(method: Method, stochastic: bool) -> None:
-    """Queries lie in the allowed set, if it has room for the method's reach."""
+    """Queries lie in the allowed set, if it has room for the method's query radius."""
     if BOX.holds(method.needs.query_radius):
         for _, query in _within_bounds(method, stochastic):
             assert not _outside(query.points), (
                 f"a query lies outside of the bounds by {_outside(query.points):.2g}; say in needs how far queries lie "
-                "from the iterate, reach=…, and let state.x = context.projected(x, margin) with that margin"
+                "from the iterate, query_radius=…, and let state.x = context.projected(x, margin) with that margin"
             )
 
 
@@ -293,8 +293,10 @@ def budget_is_kept(method: Method, stochastic: bool) -> None:
         result = _run(method, function, stochastic, max_evals=max_evals)
         assert result.nfev == function.values, f"nfev is {result.nfev}, the function was asked {function.values} times"
         assert result.ngev == function.gradients, f"ngev is {result.ngev}, not {function.gradients}"
-        asked = function.values + function.gradients
-        assert asked <= max_evals, f"{asked} evaluations were made of {max_evals}; a query has at most limit rows"
+        evaluations = function.values + function.gradients
+        assert evaluations <= max_evals, (
+            f"{evaluations} evaluations were made of {max_evals}; a query has at most limit rows"
+        )
 
 
 def seed_decides(method: Method, stochastic: bool) -> None:
@@ -306,7 +308,7 @@ def seed_decides(method: Method, stochastic: bool) -> None:
 
 
 def stopped_runs_go_on(method: Method, stochastic: bool) -> None:
-    """A run that was stopped halfway and goes on from its journal ends where the whole one does, to the last bit."""
+    """A run that was stopped halfway and is resumed from its journal ends where the whole one does, to the last bit."""
     fresh = copy.deepcopy(method)
     whole = _run(method, _Counted(), stochastic)
     half = whole.nit // 2
@@ -341,33 +343,33 @@ def from_scale_keeps_options(method: Method, stochastic: bool) -> None:
     """`from_scale`, if there is one, chooses what was not given at any scale, and leaves what was given as it is."""
     kind = type(method)
     owner = next(base for base in kind.__mro__ if "from_scale" in vars(base))
-    known = [name for name, other in METHODS.items() if other is kind]
-    if owner is Method or (known and kind.name not in known):  # each of its names has a guess of its own
+    names = [name for name, other in METHODS.items() if other is kind]
+    if owner is Method or (names and kind.name not in names):  # each of its names chooses settings of its own
         return
     settings = _other_settings(method)
     needed = [field.name for field in fields(kind) if field.name in settings and field.default is MISSING]
     for scale in SCALES:
         for names in ([], *([name] for name in needed), [*settings]):
-            guess = _built_from_scale(kind, scale, {name: settings[name] for name in names})
+            built = _built_from_scale(kind, scale, {name: settings[name] for name in names})
             for name in names:
-                assert repr(getattr(guess, name)) == repr(settings[name]), (
-                    f"from_scale was given {name}={settings[name]!r} and took {getattr(guess, name)!r}; let options "
+                assert repr(getattr(built, name)) == repr(settings[name]), (
+                    f"from_scale was given {name}={settings[name]!r} and took {getattr(built, name)!r}; let options "
                     "come last, as in cls(**{…, **options})"
                 )
     result = _run(Probed(kind.name, {}, kind.from_scale), _Counted(), stochastic)
     assert np.isfinite(result.x).all(), f"with guessed settings the iterate is not finite: {result.message}"
 
 
-def _built_from_scale(kind: type[Method], scale: Scale, given: Mapping[str, Any]) -> Method:
+def _built_from_scale(kind: type[Method], scale: Scale, options: Mapping[str, Any]) -> Method:
     try:
-        found = kind.from_scale(scale, given)
+        built = kind.from_scale(scale, options)
     except Exception as error:
         raise AssertionError(
-            f"from_scale({scale}, {given}) fails with {type(error).__name__}: {error}; it may be given any of the "
+            f"from_scale({scale}, {options}) fails with {type(error).__name__}: {error}; it may be given any of the "
             "settings, none or all, and a floor of 0"
         ) from error
-    assert isinstance(found, kind), f"from_scale({scale}, {given}) returned {_shown(found)}; return a {kind.__name__}"
-    return found
+    assert isinstance(built, kind), f"from_scale({scale}, {options}) returned {_shown(built)}; return a {kind.__name__}"
+    return built
 
 
 def _other_settings(method: Method) -> dict[str, Any]:
@@ -441,7 +443,7 @@ def check_method(method: Method) -> None:
 
 
 def _promised(check: str, where: str, what: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a check; whatever it raises says by which check, and where."""
+    """Call a check; what it raises says by which check, and where."""
     try:
         return what(*arguments)
     except AssertionError as error:
@@ -478,8 +480,7 @@ def _shown(value: Any) -> str:
 def _frozen(state: Any) -> Any:
     """Return a state as something that can be compared."""
     arrays: dict[str, Array] = {}
-    structure = pack(state, arrays)
-    return repr(structure), {name: array.tobytes() for name, array in arrays.items()}
+    return repr(pack(state, arrays)), {name: array.tobytes() for name, array in arrays.items()}
 
 
 def _written(value: Any) -> bytes:

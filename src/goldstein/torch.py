@@ -91,7 +91,10 @@ class _Tensors:
         _check_device(device)
         if batched is not None:
             arguments.flag("batched", batched)
-        self.fun, self.dtype, self.device, self.batched = fun, kind, device, batched
+        self.fun = fun
+        self.dtype = kind
+        self.device = device
+        self.batched = batched
 
     def values(self, X: Array, *i: Samples) -> Array:
         """Return fun at each row of X; shape (k,)."""
@@ -111,11 +114,12 @@ class _Tensors:
         try:
             return self._called(points, *i)
         except RuntimeError as error:
-            told = str(error).lower()
-            if "the same" not in told and "same dtype" not in told:
+            message = str(error).lower()
+            if "the same" not in message and "same dtype" not in message:
                 raise
             mine = str(self.dtype).removeprefix("torch.")
-            other = next((name for name, words in WORDS.items() if name != mine and words & _words(told)), None)
+            in_message = set(re.findall(r"\w+", message))
+            other = next((name for name, words in WORDS.items() if name != mine and words & in_message), None)
             if other is None:
                 raise
             raise TypeError(
@@ -137,18 +141,15 @@ class _Tensors:
             out = torch.stack([_linked(row, points) for row in rows])
             if len(points) > 1:
                 self.batched = False
-        if not isinstance(out, torch.Tensor) or out.numel() != len(points):
-            shape = tuple(out.shape[1:]) if isinstance(out, torch.Tensor) else None
-            raise _no_number(type(out).__name__ if shape is None else f"shape {shape}", shape is None)
+        elif not isinstance(out, torch.Tensor):
+            raise _not_one_number(out)
+        elif out.numel() != len(points):
+            raise _not_one_number(out[0])
         return _linked(out, points).reshape(len(points))
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text))
-
-
 def _check_device(device: Any) -> None:
-    """Refuse a place for tensors that there is not; None is PyTorch's default."""
+    """Refuse a device that cannot be used; None is PyTorch's default."""
     try:
         where = torch.device("cpu" if device is None else device)
         there = where.type != "meta"
@@ -165,21 +166,22 @@ def _check_device(device: Any) -> None:
 def _one_number(result: Any) -> Any:
     """Return what the function returned as a tensor with one number, or refuse it."""
     if not isinstance(result, torch.Tensor | Real | np.ndarray):
-        raise _no_number(type(result).__name__, True)
+        raise _not_one_number(result)
     tensor = torch.as_tensor(result)
     if tensor.numel() != 1:
-        raise _no_number(f"shape {tuple(tensor.shape)}", False)
+        raise _not_one_number(tensor)
     return tensor.reshape(())
 
 
-def _no_number(got: str, kind: bool) -> Exception:
-    advice = "" if kind else "; take its sum or mean"
-    sentence = f"The function must return a tensor with one number, got {got}{advice}."
-    return TypeError(sentence) if kind else ValueError(sentence)
+def _not_one_number(result: Any) -> Exception:
+    if not isinstance(result, torch.Tensor):
+        return TypeError(f"The function must return a tensor with one number, got {type(result).__name__}.")
+    shape = tuple(result.shape)
+    return ValueError(f"The function must return a tensor with one number, got shape {shape}; take its sum or mean.")
 
 
 def _linked(result: Any, points: Any) -> Any:
-    """Return the result after checking that it has a gradient, if gradients are wanted."""
+    """Return the result, or refuse it if it needs a gradient and has none."""
     if points.requires_grad and not result.requires_grad:
         raise ValueError(
             "The function's result is not linked to x, so PyTorch has no gradient of it: compute it from x with torch "

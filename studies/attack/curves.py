@@ -62,9 +62,9 @@ def summary(counts: Counts, budget: int) -> dict[str, Any]:
         "rate": _round(both[:, :k].mean(axis=0)),
         "low": _round(low[:k]),
         "high": _round(high[:k]),
-        "mean": _number(spent[success].mean()) if success.any() else None,
-        "mean_capped": _number(np.minimum(capped, budget).mean()) if len(capped) else None,
-        "median": _number(median) if np.isfinite(median) else None,
+        "mean": _tenths(spent[success].mean()) if success.any() else None,
+        "mean_capped": _tenths(np.minimum(capped, budget).mean()) if len(capped) else None,
+        "median": _tenths(median) if np.isfinite(median) else None,
         "rows": int(spent.sum()),
         "by": {key: _round(won_within(counts, at, key).mean(axis=0)) for key in OTHERWISE if key in counts},
         "curve": {
@@ -88,5 +88,5 @@ def _round(values: Array) -> list[float]:
     return [round(float(value), 4) for value in values]
 
 
-def _number(value: Any) -> float:
+def _tenths(value: Any) -> float:
     return round(float(value), 1)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from goldstein.attack.models import torch_model
 from studies import datasets
-from studies.record import command, provenance, write_whole
+from studies.record import command, provenance, write_json
 
 MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels; the public code uses them for both data sets
 DATA = ("mnist", "fashion-mnist")
@@ -234,7 +234,7 @@ def run(
         model = trained(name, out / "weights", schedule=schedule, data=data, seed=seed, told=told)
         found = summary(name, model, schedule, data)
         record["networks"].setdefault(name, {})[_kind(schedule, seed)] = found
-        write_whole(path, json.dumps(record, indent=1) + "\n")
+        write_json(path, record)
         console.print(f"{name}: {found['test']:.2%} on the test images (the paper: {PAPER[name]:.2%})", highlight=False)
     return record
 

@@ -90,8 +90,9 @@ class AttackStudy:
             if key in self.only:
                 runs[key] = self._square(problem, queries)
                 methods[key] = {"setting": {"p": references.SQUARE_SHARE}, **summary(runs[key], most)}
-        order = [key for key in (*self.entries, *self.squares) if key in methods]
-        methods, runs = {key: methods[key] for key in order}, {key: runs[key] for key in order}
+        order = dict.fromkeys([*self.entries, *self.squares, *methods])  # kept ones that are run no more come last
+        methods = {key: methods[key] for key in order if key in methods}
+        runs = {key: runs[key] for key in methods}
         pairs = [(one, other) for one, other in COMPARED if one in runs and other in runs]
         differences = [{"of": a, "from": b, **compare(runs[a], runs[b], most)} for a, b in pairs]
         return {
@@ -194,12 +195,7 @@ class AttackStudy:
 
         def job(_: Reached) -> Counts:
             return references.square(
-                problem.model,
-                images[start:stop],
-                labels[start:stop],
-                radius=RADIUS,
-                max_queries=max_queries,
-                seed=SEED,
+                problem.model, images[start:stop], labels[start:stop], radius=RADIUS, max_queries=max_queries, seed=SEED
             )
 
         made = {"setting": {"p": references.SQUARE_SHARE}, "iterations": references.ITERATIONS}
@@ -271,25 +267,9 @@ def run(
 ) -> dict[str, Any]:
     """Run the study; leave results.json, a figure and a report in `out`.
 
-    Parameters
-    ----------
-    out : Path
-        Folder; what was saved there by an earlier start is not run again.
-    quick : bool
-        A few images and small budgets, and a network trained for one epoch.
-    images, max_queries : int, optional
-        Test images of each data set (up to 10,000) and queries for each, if others than 1,000 and 10,000.
-    data : Path, optional
-        Folder with the data files; see `studies.datasets`.
-    jobs : int, optional
-        Attacks at a time; None: as many as there are cores.
-    weights : Path, optional
-        Folder with trained networks; None: `out`/weights. What is missing is trained first.
-    only : sequence of str, optional
-        Methods to run again; all the rest stays as it is in the results that are in `out`, and `again` names the code
-        of these. For a change that touches no other method.
-    scale, problems : optional
-        Another scale, and other problems than the two.
+    What an earlier start saved in `out` is not run again. With `only`, the rest stays as it is in the results there,
+    and `again` names the code of these. The other arguments are those of the command line; `scale` and `problems` take
+    the place of its own.
     """
     from studies.attack import report
 

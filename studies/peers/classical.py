@@ -8,9 +8,8 @@ from functools import cache, partial
 import numpy as np
 
 import goldstein as gs
-from goldstein import problems
 from goldstein.problems import Problem
-from studies import Array
+from studies import Array, problems
 from studies.peers.methods import describe
 from studies.peers.task import NONE, Cell, Task, start
 
@@ -109,7 +108,7 @@ def max_affine(d: int) -> Problem:
     """f(x) = max_i a_i·(x − 1) over 2d random a_i of mean 0: minimum 0 at 1, since 0 is in the hull of the a_i."""
     rows = np.random.default_rng(12).standard_normal((2 * d, d))
     rows -= rows.mean(axis=0)
-    return problems.Problem(
+    return Problem(
         name="max_affine",
         oracle=gs.Deterministic(lambda X: ((X - 1) @ rows.T).max(axis=1), vectorized=True),
         x0=np.zeros(d),
@@ -120,7 +119,7 @@ def max_affine(d: int) -> Problem:
 
 
 def _of_residuals(name: str, matrix: Array) -> Problem:
-    return problems.Problem(
+    return Problem(
         name=name,
         oracle=gs.Deterministic(lambda X: np.abs((X - 1) @ matrix.T).sum(axis=1), vectorized=True),
         x0=np.zeros(matrix.shape[1]),

@@ -125,7 +125,7 @@ def _exceptions(found: dict[str, Any]) -> str:
     rows = found["never_worse"]["all"]["exceptions"]
     if not rows:
         return "Nowhere."
-    lines = [[row["cell"], _number(row["auto"]), _number(row["leaves"]), row["best"]] for row in rows]
+    lines = [[row["cell"], _share(row["auto"]), _share(row["leaves"]), row["best"]] for row in rows]
     return markdown(["cell", "auto leaves", "the best leaves", "which is"], lines)
 
 
@@ -142,7 +142,7 @@ def _table(cells: Sequence[Judged]) -> str:
             if name not in cell.shares:
                 row.append("–")
                 continue
-            text = _number(cell.shares[name])
+            text = _share(cell.shares[name])
             bold = competes(name) and max(cell.shares[name], FLOOR) <= least
             row.append(f"**{text}**" if bold else text)
         rows.append(row)
@@ -167,7 +167,7 @@ def _names(cells: Sequence[Judged]) -> list[str]:
     return [name for name in PEERS if name in seen] + [name for name in seen if name not in PEERS]
 
 
-def _number(share: float) -> str:
+def _share(share: float) -> str:
     if not np.isfinite(share):
         return "∞"
     if share < FLOOR:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from goldstein import problems
-from goldstein.problems import Problem
-from studies import Array
+from goldstein.problems import Problem, capped_l1_svm
+from studies import Array, problems
 
 Component = Callable[[Array, Any], Array]
 
@@ -199,7 +198,7 @@ def digits_svm() -> Simulator:
     from sklearn.datasets import load_digits
 
     images, digits = load_digits(return_X_y=True)
-    return finite_sum(problems.capped_l1_svm(images / 16, np.where(digits % 2 == 0, 1.0, -1.0)))
+    return finite_sum(capped_l1_svm(images / 16, np.where(digits % 2 == 0, 1.0, -1.0)))
 
 
 def jittered(name: str, d: int, spread: float = 0.1) -> Simulator:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.problems import catalogue
 from studies.peers.methods import AUTO, PEERS, PYCMA, PYCMA_TOLD, SCIPY_BFGS
 from studies.peers.task import NONE, TUNING_SEEDS
+from studies.problems import catalogue
+from studies.record import number
 
 FLOOR = 1e-6  # shares below it count as equal
 FACTOR = 2.0  # what "not worse by much" means
@@ -75,7 +76,7 @@ def judged(results: Record, tuning: bool = False) -> list[Judged]:
         rows = {name: found for name, found in rows.items() if found}
         if AUTO not in rows:
             continue
-        seen = min(_number(row[2]) for found in rows.values() for row in found)
+        seen = min(number(row[2]) for found in rows.values() for row in found)
         lowest = seen if cell["f_star"] is None else cell["f_star"]
         runs = {name: {row[0]: _share(row, lowest) for row in found} for name, found in rows.items()}
         centre = np.mean if cell["family"] == "simopt" else np.median
@@ -87,14 +88,10 @@ def judged(results: Record, tuning: bool = False) -> list[Judged]:
 def _share(row: list[Any], lowest: float) -> float:
     """Return the share of the gap left; what ends beyond all numbers leaves all and more."""
     gap = row[1] - lowest
-    left = _number(row[2]) - lowest
+    left = number(row[2]) - lowest
     if gap <= 0:  # the start is the best point known
         return 0.0 if left <= 0 else 1.0
     return float(max(left, 0.0) / gap)
-
-
-def _number(value: float | None) -> float:
-    return np.inf if value is None else value
 
 
 def bars(cells: Iterable[Judged]) -> dict[str, Any]:

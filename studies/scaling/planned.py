@@ -15,9 +15,10 @@ import numpy as np
 
 import goldstein as gs
 from goldstein import theory
-from goldstein.problems import Problem, capped_ridge, cone, ridge, shell
+from goldstein.problems import Problem, cone, ridge, shell
 from goldstein.theory import Plan
 from studies import Array
+from studies.problems.closed_form import capped_ridge
 
 D, DELTA = 5, 0.3
 MOST = 10**8  # evaluations of a plan that is still run

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from studies import Array
+from studies.record import finite
 from studies.scaling.problems import TERRAINS, N, Terrain
 
 GROWTH = 1.03
@@ -224,12 +225,7 @@ def _report(
         "evaluations": [int(trial.hits[0] or trial.facts[0]) for trial in trials],
         "misses": int(sum(trial.hits[0] == 0 for trial in trials)),
         "steps": float(facts[:, 1].mean()),
-        "ratio": _number(facts[:, 2].mean()),
-        "noise": _number(facts[:, 3].mean()),
-        "error": _number(facts[:, 4].mean()),
+        "ratio": finite(facts[:, 2].mean()),
+        "noise": finite(facts[:, 3].mean()),
+        "error": finite(facts[:, 4].mean()),
     }
-
-
-def _number(value: Any) -> float | None:
-    """Return a number as JSON has it: NaN is none."""
-    return float(value) if np.isfinite(value) else None

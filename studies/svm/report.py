@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from studies.record import write_whole
+from studies.record import number, write_whole
 from studies.report import in_words, markdown, page, show
 from studies.svm.study import CHARGED, EIGHTIETH, EVALUATED, POINTS, TENTH, THIRTIETH
 
@@ -396,11 +396,11 @@ def _lowest(part: Mapping[str, Any]) -> float:
 
 
 def _mean(it: Mapping[str, Any]) -> float:
-    return float("inf") if it["mean"] is None else float(it["mean"])
+    return number(it["mean"])
 
 
 def _std(it: Mapping[str, Any]) -> float:
-    return float("inf") if it["std"] is None else float(it["std"])
+    return number(it["std"])
 
 
 def _pm(it: Mapping[str, Any]) -> str:

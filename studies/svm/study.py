@@ -335,22 +335,10 @@ def run(
 ) -> dict[str, Any]:
     """Run the study; leave results.json, a figure and a report in `out`.
 
-    Parameters
-    ----------
-    out : Path
-        Folder; what was saved there by an earlier start is not run again.
-    quick : bool
-        A tenth of every budget, one tuning seed and five others.
-    data : Path, optional
-        Folder with the data files; see `studies.datasets`.
-    jobs : int, optional
-        Runs at a time; None: as many as there are cores.
-    only : sequence of str, optional
-        Methods to run again; all the rest stays as it is in the results that are in `out`, and `again` names the code
-        of these. For a change that touches no other method, and for a new one. `formerly` in the results says which
-        were run under another name.
-    scale, problems, other_problems : optional
-        Another scale, and other problems than the six and the two unseen ones: name, problem, budget in pairs.
+    What an earlier start saved in `out` is not run again. With `only`, the rest stays as it is in the results there,
+    and `again` names the code of these. `formerly` in the results says which were run under another name. The other
+    arguments are those of the command line; `scale`, `problems` and `other_problems` (name, problem, budget in pairs)
+    take the place of its own.
     """
     from studies.svm import report
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import goldstein as gs
-from goldstein.problems import capped_ridge, cone, l1, least_absolute_deviations, ridge, shell
+from goldstein.problems import cone, least_absolute_deviations, ridge, shell
 from goldstein.theory import PLANS, compare, estimate, plan
+from studies.problems import capped_ridge, l1
 
 GOAL = {"d": 10, "L": 1.0, "gap": 1.0, "delta": 0.5, "epsilon": 0.3}
 CONVEX = {"ws-gfm", "ws-gfm+", "one-phase"}

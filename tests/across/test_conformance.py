@@ -9,8 +9,8 @@ import pytest
 import goldstein as gs
 from goldstein.methods import METHODS, resolve
 from goldstein.methods.cutting_plane import MOST_VARIABLES
-from goldstein.problems import catalogue
 from goldstein.testing import EVERY_CHECK, check_method
+from studies.problems import catalogue
 
 PROBLEMS = {name: make() for name, make in catalogue().items()}
 BY_NAME = tuple(METHODS)  # no settings needed

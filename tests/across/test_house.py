@@ -11,6 +11,28 @@ import goldstein as gs
 
 ROOT = Path(gs.__file__).parent
 FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+RETIRED_PHRASES = (  # quaint ways to say what has a plain word
+    "used up",
+    "as is usual",
+    "the kind is",
+    "looking took",
+    "taken as such",
+    "tell nothing",
+    "of late",
+    "goes on",
+    "There is no room for the folder",
+    "of no use",
+    "took its worker",
+    "see whether a worker",
+    "Nothing is shown",
+    "without end",
+    "somebody else",
+    "catch its breath",
+    "so many",
+    "nobody",
+    "whatever",
+    "whoever",
+)
 WRAPPERS = {"WarmStart": "methods/warm_start.py", "Probed": "methods/probed.py", "Auto": "methods/auto.py"}
 
 
@@ -42,6 +64,28 @@ def test_nothing_outside_its_room_touches_what_a_method_keeps_to_itself(file):
         if isinstance(node, ast.Attribute) and re.fullmatch(r"_[a-z]\w*", node.attr):
             owner = ast.unparse(node.value)
             assert not owner.split(".")[-1].endswith("method"), f"{owner}.{node.attr}"
+
+
+def messages(source: str) -> list[str]:
+    """Return the texts of a program that are no docstrings."""
+    tree = ast.parse(source)
+    statements = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in statements
+    ]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_retired_phrases_stand_in_no_message(file):
+    found = [
+        (phrase, text)
+        for text in messages(FILES[file])
+        for phrase in RETIRED_PHRASES
+        if re.search(rf"\b{phrase}\b", text, flags=re.IGNORECASE)
+    ]
+    assert not found
 
 
 def test_the_version_stands_in_one_place():

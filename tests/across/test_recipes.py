@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import goldstein as gs
-from goldstein.estimate.smoothing import noted_ball, noted_sphere
-from goldstein.estimate.stream import NORMAL, NUMBERS, UNIFORM, drawn
+from goldstein.estimate import stream as streams
+from goldstein.estimate.smoothing import draw_ball, draw_sphere
+from goldstein.estimate.stream import NORMAL, NUMBERS, UNIFORM, draw_rows
 from goldstein.methods.cma import BlockCMA
 from goldstein.projection import Box
 from goldstein.run.drive import drive
@@ -100,11 +101,16 @@ class Checking:
             assert same(sent.rows(half, last - first).points(), chunk.points[half:])
 
 
-def run(method, oracle, recipes, scale=None, box=None, rng=3, evals=400, x0=None):
+@pytest.fixture
+def always(monkeypatch):
+    """However few numbers are drawn, it is kept where they stand."""
+    monkeypatch.setattr(streams, "MANY", 0)
+
+
+def run(method, oracle, scale=None, box=None, rng=3, evals=400, x0=None):
     x0 = np.full(D, 0.2) if x0 is None else x0
     spec = RunSpec(fun=oracle, x0=x0, method=method, max_evals=evals, projection=box, x_scale=scale)
     session = Session(spec, np.random.default_rng(rng))
-    session.context.recipes = recipes
     checking = Checking(oracle)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -115,15 +121,16 @@ def run(method, oracle, recipes, scale=None, box=None, rng=3, evals=400, x0=None
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("kind", ORACLES)
 @pytest.mark.parametrize("name", METHODS)
-def test_a_recipe_makes_the_points_that_were_asked_for(name, kind, scale, box):
+def test_a_recipe_makes_the_points_that_were_asked_for(name, kind, scale, box, monkeypatch):
     """And nothing else of the run knows whether there are recipes."""
     try:
-        res, checking = run(METHODS[name], ORACLES[kind], True, SCALES[scale], BOXES[box])
+        plain, without = run(METHODS[name], ORACLES[kind], SCALES[scale], BOXES[box])
+        monkeypatch.setattr(streams, "MANY", 0)
+        res, checking = run(METHODS[name], ORACLES[kind], SCALES[scale], BOXES[box])
     except ValueError as error:
         if any(words in str(error) for words in REFUSALS):
             return
         raise
-    plain, without = run(METHODS[name], ORACLES[kind], False, SCALES[scale], BOXES[box])
     assert same(res.x, plain.x)
     assert res.nfev == plain.nfev == checking.n_values
     assert without.made == 0
@@ -136,12 +143,13 @@ def test_a_recipe_makes_the_points_that_were_asked_for(name, kind, scale, box):
 @pytest.mark.parametrize("d", [1, 1000, NUMBERS // 3, NUMBERS, NUMBERS + 1])
 @pytest.mark.parametrize("kind", [NORMAL, UNIFORM])
 @pytest.mark.parametrize("bits", BIT_GENERATORS)
+@pytest.mark.usefixtures("always")
 def test_any_rows_of_a_stream_can_be_drawn_again(bits, kind, d):
     rng = np.random.Generator(BIT_GENERATORS[bits](5))
     rng.integers(0, 10, dtype=np.int32)  # leaves half of a number in the generator
     at_once = np.random.Generator(BIT_GENERATORS[bits](5))
     at_once.integers(0, 10, dtype=np.int32)
-    rows, stream = drawn(kind, rng, 23, d, True)
+    rows, stream = draw_rows(kind, rng, 23, d)
     assert same(rows, getattr(at_once, kind)((23, d)))
     assert rng.random() == at_once.random()
     for first, last in [(0, 23), (0, 1), (22, 23), (9, 17)]:
@@ -151,21 +159,23 @@ def test_any_rows_of_a_stream_can_be_drawn_again(bits, kind, d):
 
 
 def test_a_part_needs_one_state_of_the_generator():
-    _, stream = drawn(NORMAL, np.random.default_rng(0), 500, 1000, True)
+    _, stream = draw_rows(NORMAL, np.random.default_rng(0), 500, 1000)
     assert len(pickle.dumps(stream.rows(100, 110))) - len(pickle.dumps(stream.rows(0, 0))) < 10
     assert len(stream.rows(100, 110).states) == 1
 
 
-@pytest.mark.parametrize("noted", [noted_sphere, noted_ball])
-def test_a_generator_of_a_strange_kind_gives_no_recipe(noted):
+@pytest.mark.parametrize("draw", [draw_sphere, draw_ball])
+@pytest.mark.usefixtures("always")
+def test_a_generator_of_a_strange_kind_gives_no_recipe(draw):
     class Strange(np.random.PCG64):
         pass
 
-    w, directions = noted(np.random.Generator(Strange(0)), 3, 4, True)
+    w, directions = draw(np.random.Generator(Strange(0)), 3, 4)
     assert directions is None
-    assert same(w, noted(np.random.default_rng(0), 3, 4, False)[0])
+    assert same(w, draw(np.random.default_rng(0), 3, 4)[0])
 
 
+@pytest.mark.usefixtures("always")
 def test_a_direction_that_had_to_be_drawn_twice_gives_no_recipe():
     class Zero(np.random.Generator):
         zeros = 1
@@ -177,16 +187,17 @@ def test_a_direction_that_had_to_be_drawn_twice_gives_no_recipe():
                 self.zeros = 0
             return row
 
-    w, directions = noted_sphere(Zero(np.random.PCG64(0)), 2, 3, True)
+    w, directions = draw_sphere(Zero(np.random.PCG64(0)), 2, 3)
     assert directions is None
     np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1)
 
 
+@pytest.mark.usefixtures("always")
 def test_steps_that_machine_code_drew_are_sent_as_points():
     """Until they are drawn anew the plain way."""
     method = gs.Sift(1.0, batch_size=2)
     oracle = ORACLES["finite sum"]
-    context = gs.methods.method.Context(np.random.default_rng(0), oracle.sample, max_evals=1000, n=20, recipes=True)
+    context = gs.methods.method.Context(np.random.default_rng(0), oracle.sample, max_evals=1000, n=20)
     state = method.init(np.full(D, 0.2), context)
     state.units = np.ones((2, D))
     state.resample = np.array([True, False])

@@ -13,8 +13,9 @@ from scipy.stats import chisquare
 
 import goldstein as gs
 from goldstein.estimate.smoothing import Central, sphere
-from goldstein.problems import Problem, capped_ridge, cone, l1, ridge, shell
+from goldstein.problems import Problem, cone, ridge, shell
 from goldstein.theory import constants, plan
+from studies.problems import capped_ridge, l1
 
 D, DELTA = 5, 0.3
 WRONG = 1e-3  # chance that a test of a guarantee passes although the guarantee is wrong

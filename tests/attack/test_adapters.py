@@ -203,16 +203,16 @@ def test_the_demo_leaves_numbers_a_figure_and_images(tmp_path, monkeypatch):
 
     for needed in ("typer", "torch", "sklearn", "matplotlib"):
         pytest.importorskip(needed)
-    from goldstein.demo import attack as demo_attack
+    from goldstein import demo
     from tests.cli.test_app import run
 
-    monkeypatch.setattr(demo_attack, "EPOCHS", 3)
+    monkeypatch.setattr(demo, "EPOCHS", 3)
     code, said = run("demo-attack", "--out", tmp_path, "--images", 30, "--max-queries", 60)
     assert code == 0
     assert "sign averaging alone" in said
     numbers = json.loads((tmp_path / "attack.json").read_text())
     assert numbers["accuracy"] > 0.7
-    assert [row["method"] for row in numbers["rows"]] == list(demo_attack.METHODS)
+    assert [row["method"] for row in numbers["rows"]] == list(demo.ATTACKS)
     assert numbers["rows"][0]["rates"]["50"] > 0.3
     for picture in ("attack.png", "attack-images.png"):
         assert (tmp_path / picture).stat().st_size > 1000

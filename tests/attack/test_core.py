@@ -13,7 +13,6 @@ METHODS = {
     "default": None,
     "averaging": SignAveraging(search=None),
     "central": SignAveraging(search=None, estimator="central", batch_size=5),
-    "low resolution": SignAveraging(search=None, resolution=3, release=5),
     "gfm": gs.GFM(0.05, gs.steps.HalveOnPlateau(0.5), 5),
     "gfm+": gs.GFMPlus(0.05, 0.2, 5, 4),
 }
@@ -74,7 +73,7 @@ def test_batches_are_full_until_images_run_out():
     assert model.batches[: short[0]] == [16] * short[0]
 
 
-@pytest.mark.parametrize("name", ["zo-o2nc", *(name for name in METHODS if name not in ("default", "low resolution"))])
+@pytest.mark.parametrize("name", ["zo-o2nc", *(name for name in METHODS if name != "default")])
 def test_no_image_is_asked_twice(name):
     """Directions are drawn, so that a second time could only be a check of an iterate that was there before.
 

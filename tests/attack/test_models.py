@@ -1,17 +1,29 @@
 """Models of other libraries: the same scores whatever the batch, and an attack through each."""
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from attack_models import Linear, explode, images, labels
 
+import goldstein as gs
 from goldstein.attack import FixedRows, SignAveraging, attack, onnx_model, sklearn_model, torch_model
 from goldstein.attack.foolbox import FoolboxAttack
-from goldstein.testing import CHECKS
+from goldstein.attack.region import Region
+from goldstein.testing import CHECKS, START
 
 X = images(40, shape=(1, 8, 8))
+BALL = Region(START.reshape(2, 2), "linf", 1.0, (-9.0, 9.0))
+
+
+@dataclass(frozen=True)
+class InABall(SignAveraging):
+    """The method as the checks of anyone's method can run it."""
+
+    def _region(self, context):
+        return BALL
 
 
 def network():
@@ -147,7 +159,18 @@ def test_what_is_not_a_model_is_refused():
 @pytest.mark.parametrize("check", CHECKS[:-1], ids=lambda check: check.__name__)  # a step to a corner need not descend
 @pytest.mark.parametrize("search", [None, 2])
 def test_sign_averaging_is_a_method_like_any_other(search, check):
-    check(SignAveraging(delta=0.1, batch_size=4, search=search, shape=(2, 2), radius=1.0), False)
+    check(InABall(delta=0.1, batch_size=4, search=search), False)
+
+
+def test_sign_averaging_works_in_an_attack_only():
+    with pytest.raises(ValueError, match=r"use it as the method of goldstein\.attack"):
+        gs.minimize(lambda x: abs(x).sum(), np.ones(4), SignAveraging(), max_evals=10)
+
+
+@pytest.mark.parametrize("name", ["step", "rounds", "weight", "resolution", "release", "shape", "norm", "radius"])
+def test_a_switch_that_is_retired_says_so(name):
+    with pytest.raises(TypeError, match=rf"SignAveraging\({name}=\.\.\.\) is retired since goldstein 0\.3"):
+        SignAveraging(**{name: 1})
 
 
 def test_a_model_may_use_its_array_again():

@@ -95,13 +95,15 @@ def test_the_demo_leaves_numbers_and_a_figure(tmp_path):
 def test_the_tables_of_the_demo_fit_eighty_columns(capsys):
     from rich.console import Console
 
-    from goldstein.demo import svm
+    from goldstein import demo
 
     pair = [0.1234, 0.0123]
-    row = {"loss": dict.fromkeys(map("{:g}".format, svm.SHOWN_AT), pair), "final": pair, "accuracy": 0.98}
-    rows = [{"method": name, "squared_norm": 0.01, "squared_norm_interval": [0.0, 0.02], **row} for name in svm.METHODS]
-    for columns, wide in ((80, False), (svm.WIDE, True)):
-        for table in svm._tables(rows, 200_000, wide=wide):
+    row = {"loss": dict.fromkeys(map("{:g}".format, demo.SHARES), pair), "final": pair, "accuracy": 0.98}
+    rows = [
+        {"method": name, "squared_norm": 0.01, "squared_norm_interval": [0.0, 0.02], **row} for name in demo.METHODS
+    ]
+    for columns, wide in ((80, False), (demo.WIDE, True)):
+        for table in demo.svm_tables(rows, 200_000, wide=wide):
             Console(width=columns).print(table)
         said = capsys.readouterr().out
         assert "…" not in said
@@ -114,9 +116,8 @@ def test_the_tables_of_the_demo_fit_eighty_columns(capsys):
 @pytest.mark.parametrize("name", ["demo", "demo-attack"])
 def test_a_demo_looks_for_room_before_it_runs(name, tmp_path, monkeypatch):
     monkeypatch.setattr("goldstein.cli.app.check_installed", lambda *_: None)
-    for module in ("svm", "attack"):
-        pytest.importorskip("sklearn")
-        monkeypatch.setattr(f"goldstein.demo.{module}.run", lambda *_, **__: pytest.fail("it runs"))
+    for function in ("run_svm", "run_attack"):
+        monkeypatch.setattr(f"goldstein.demo.{function}", lambda *_, **__: pytest.fail("it runs"))
     (tmp_path / "file").touch()
     for out in (tmp_path / "file", tmp_path / "file" / "deeper"):
         code, said = run(name, "--out", out)

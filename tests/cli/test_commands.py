@@ -419,7 +419,7 @@ def test_what_was_found_before_the_function_raised_is_shown(here):
     code, said = run(*words, "--report", "run.html", "--out", "x.npy", "--journal", "run.journal")
     assert code == 1
     assert "f(x)" in said
-    assert "ended by an exception; this is the run so far" in said
+    assert "ended RAISED, an exception ended the run; this is the result so far" in said
     assert "To continue: goldstein resume run.journal --with cli_model:late" in said
     line = MODEL[: MODEL.index('raise ZeroDivisionError("too late")')].count("\n") + 1
     assert said.endswith(f"The function raised ZeroDivisionError: too late (cli_model.py, line {line}).")

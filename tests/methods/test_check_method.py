@@ -213,7 +213,7 @@ def test_iterates_outside_of_bounds():
 
 @pytest.mark.parametrize("method", [NoMargin, NoReach])
 def test_queries_outside_of_bounds(method):
-    fails(method(), r"^queries_keep_to_bounds on .* a query lies outside of the bounds by .* reach=…, and let")
+    fails(method(), r"^queries_keep_to_bounds on .* a query lies outside of the bounds by .* query_radius=…, and let")
 
 
 def test_iterates_outside_are_named_even_if_queries_may_be_there():

@@ -9,8 +9,9 @@ import goldstein as gs
 from goldstein.estimate.smoothing import ball, sphere
 from goldstein.methods.cutting_plane import MOST_VARIABLES, hit_and_run
 from goldstein.methods.method import Context
-from goldstein.problems import capped_ridge, cone, max_coordinate, ridge, shell
+from goldstein.problems import cone, ridge, shell
 from goldstein.stationarity.certificate import Certificate
+from studies.problems import capped_ridge, max_coordinate
 
 CLOSED_FORM = [ridge, cone, shell, capped_ridge]
 

@@ -13,9 +13,10 @@ import goldstein as gs
 from goldstein.compiled.sift import random_order
 from goldstein.estimate import sift
 from goldstein.methods.sift import SiftState
-from goldstein.problems import capped_ridge, l1, ridge
+from goldstein.problems import ridge
 from goldstein.run.snapshot import read_snapshot
 from goldstein.testing import check_method
+from studies.problems import capped_ridge, l1
 
 
 def sifted(F, walk, **settings):

@@ -18,11 +18,12 @@ import pytest
 from distributed import Client, LocalCluster
 
 import goldstein as gs
+from goldstein.oracle import evaluate as evaluate_module
 from goldstein.oracle import executor, scheduler
 from goldstein.oracle.evaluate import Evaluator, check_workers
 from goldstein.oracle.pool import ProcessPool
 from goldstein.oracle.query import Answer, Query
-from goldstein.oracle.tasks import Task, TaskLost, TaskResult, TimeIsUp
+from goldstein.oracle.tasks import Chunk, Evaluation, TaskLost, TaskResult, TimeIsUp
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -323,6 +324,32 @@ def test_an_exception_that_cannot_travel_is_put_into_words(kind):
         assert raised.value.point in X
 
 
+class Retired(Capricious):
+    """A pool of the user's that still has a member by its old name."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("employ", "initialize"),
+        ("begin", "submit"),
+        ("ended", "wait"),
+        ("give_up", "kill"),
+        ("recall", "cancel_pending"),
+        ("begun", "rows_started"),
+    ],
+)
+def test_a_pool_with_a_retired_member_is_refused_with_its_new_name(old, new, monkeypatch):
+    monkeypatch.setattr(Retired, old, lambda self, *args: None, raising=False)
+    with pytest.raises(TypeError, match=rf"{old} is called {new}"):
+        check_workers(Retired())
+
+
+def test_a_pool_that_reads_the_query_of_a_chunk_hears_of_its_work():
+    with pytest.raises(AttributeError, match=r"Chunk.query is called work since"):
+        Chunk(0, Query(X)).query  # noqa: B018
+
+
 # ------------------------------------------------------------------------------------------ workers that are lost
 
 
@@ -395,6 +422,75 @@ def test_an_executor_that_takes_no_more_work_is_one_sentence(tmp_path):
         with pytest.raises(RuntimeError, match=r"takes no more work \(BrokenProcessPool.* make a new one") as raised:
             evaluate(Query(X))
         assert isinstance(raised.value.__cause__, BrokenExecutor)
+
+
+class Restarted:
+    """A stand-in for a Dask client whose cluster is restarted: what it holds then is cancelled or lost."""
+
+    class Future(PlainFuture):
+        status = "pending"
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def nthreads(self):
+        return {"here": 2}
+
+    def scatter(self, data, **settings):
+        raise NotImplementedError
+
+    def submit(self, function, *args, pure=True):
+        future = self.Future()
+        future.result = lambda timeout=None: PlainFuture.result(future, timeout=0)
+        self.number += 1
+        result = function(*args)  # it was started, and what came of it is gone
+        if 2 < self.number < 12 and self.number % 2:
+            future.status = "lost"  # which calls nobody back
+        elif 2 < self.number < 12:
+            future.cancel()
+        else:
+            future.set_result(result)
+        return future
+
+
+def test_what_restarts_of_a_dask_cluster_lose_is_done_again_and_counted():
+    """However often it is restarted: no row is to blame for it."""
+    calls = []
+    oracle = gs.Deterministic(lambda x: calls.append(1) or value(x))
+    with Evaluator(oracle, Restarted()) as evaluate:
+        evaluate.deadline = time.monotonic() + 20
+        np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
+        assert evaluate.repeated == len(calls) - 40 > 0
+
+
+class Late(Restarted):
+    """Hands some results over only when it is asked again, as when the worker that had them has died meanwhile."""
+
+    def submit(self, function, *args, pure=True):
+        future = self.Future()
+        self.number += 1
+        self.late = self.number % 3 == 0
+        result = function(*args)
+        asked = []
+
+        def hand_over(timeout=None, late=self.late):
+            asked.append(timeout)
+            if late and len(asked) < 3:
+                raise TimeoutError
+            return result
+
+        future.result = hand_over
+        future.set_result(None)
+        return future
+
+
+def test_a_result_that_a_dask_cluster_hands_over_late_is_not_lost():
+    calls = []
+    oracle = gs.Deterministic(lambda x: calls.append(1) or value(x))
+    with Evaluator(oracle, Late()) as evaluate:
+        np.testing.assert_array_equal(evaluate(Query(X)).values, expected())
+        assert evaluate.started == len(calls) == 40
+        assert evaluate.repeated == 0
 
 
 class Vanishing:
@@ -583,26 +679,61 @@ def test_the_ledger_has_what_came_before_an_exception(tmp_path):
         assert evaluate.started == 31
 
 
+class Clock(Notes):
+    """A log that also is the clock of the evaluator: when some answers have come, the time is up."""
+
+    def __init__(self, monkeypatch, answers: int) -> None:
+        super().__init__()
+        self.left = answers
+        for module in (evaluate_module, scheduler):
+            monkeypatch.setattr(module, "time", self)
+
+    sleep = staticmethod(time.sleep)
+    perf_counter = staticmethod(time.perf_counter)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + (1e6 if self.left <= 0 else 0.0)
+
+    def record(self, first, answer):
+        super().record(first, answer)
+        self.left -= 1
+
+
 @pytest.mark.parametrize("kind", ["here", "int", "threads", "pool"])
-def test_when_the_time_is_up_what_is_in_flight_is_given_up(kind, tmp_path):
-    f = Called(tmp_path, pause=0.05)
-    notes = Notes()
+def test_when_the_time_is_up_what_is_in_flight_is_given_up(kind, tmp_path, monkeypatch):
+    """And every call is counted, also one whose answer nobody has read; however fast or slow the machine is."""
+    f = Called(tmp_path, pause=0.02)
+    clock = Clock(monkeypatch, answers=1)  # to a chunk of one row, since nothing is known of the time that it takes
     with ThreadPoolExecutor(2) as pool:
         workers = {"here": None, "int": 2, "threads": pool, "pool": Capricious(2)}[kind]
         with Evaluator(gs.Deterministic(f), workers) as evaluate:
-            evaluate.deadline = time.monotonic() + 0.4
+            evaluate.deadline = time.monotonic() + 1e5
             with pytest.raises(TimeIsUp):
-                evaluate(Query(X), log=notes)
-            assert 0 < evaluate.started < 40
-            if kind != "threads":
-                assert evaluate.started == len(f.calls)
-            assert notes.rows("told") != []
+                evaluate(Query(X), log=clock)
             calls = len(f.calls)
+            begun = 2 if kind == "int" else 0  # rows that were stopped after they were counted and before they called
+            if kind == "threads":
+                assert 0 < evaluate.started <= 40
+            else:
+                assert calls <= evaluate.started <= calls + begun
+            assert clock.rows("told") != []
             with pytest.raises(TimeIsUp):
                 evaluate(Query(X))
             assert evaluate.started == 0
             if kind != "threads":
                 assert len(f.calls) == calls
+
+
+def test_an_answer_that_nobody_has_read_was_started(tmp_path):
+    """The process has answered one chunk, is in the next one, and is stopped before anybody looks."""
+    f = Called(tmp_path, hang, rows=(4,))
+    pool = ProcessPool(1)
+    pool.initialize(Evaluation(gs.Deterministic(f)))
+    tickets = [pool.submit(Chunk(first, Query(X[first : first + 3]))) for first in (0, 3)]
+    while f.called(4) == 0:
+        time.sleep(0.01)
+    assert [pool.kill(ticket) for ticket in tickets] == [3, 2]
+    pool.close()
 
 
 @pytest.mark.parametrize("trouble", [die, refuse, hang])
@@ -746,14 +877,14 @@ def test_what_cannot_be_packed_is_one_sentence():
 def test_a_worker_keeps_few_tasks():
     from goldstein.oracle import worker
 
-    task = Task(gs.Deterministic(value), ())
+    task = Evaluation(gs.Deterministic(value), ())
     packed = pickle.dumps(task)
     before = dict(worker._tasks)
     try:
         worker._tasks.clear()
         chunk = type("", (), {})()
         chunk.first = 0
-        chunk.query = Query(X)
+        chunk.work = Query(X)
         assert isinstance(worker.work("0-a", chunk), worker.TaskUnknown)
         for key in ("0-a", "0-b", "0-c"):
             assert isinstance(worker.work(key, chunk, packed), TaskResult)

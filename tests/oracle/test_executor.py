@@ -169,6 +169,15 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_program_that_forgets_to_close_its_pool_ends():
+    program = (
+        "import numpy as np, goldstein as gs; from goldstein.oracle.pool import ProcessPool; pool = ProcessPool(2)\n"
+        "if __name__ == '__main__': print(gs.minimize(np.sum, [1.0, 2.0], max_evals=40, rng=0, workers=pool).nfev)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
+    assert int(done.stdout) <= 40
+
+
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     """Nobody is left behind who waits for work that never comes."""
     program = tmp_path / "program.py"

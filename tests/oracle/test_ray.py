@@ -1,6 +1,7 @@
 """Ray: the same answer from actors that die, hang and are replaced, on a small cluster on this machine."""
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -13,8 +14,9 @@ import ray
 from ray_cluster import IP, small_cluster
 
 import goldstein as gs
-from goldstein.oracle.ray import SMALL, RayPool, RemoteWorker
-from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
+from goldstein.oracle.query import LONG, CompactQuery
+from goldstein.oracle.ray import RayPool, RemoteWorker
+from goldstein.oracle.tasks import Chunk, Evaluation, TaskLost, TaskResult
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
@@ -146,10 +148,12 @@ def test_long_points_are_made_where_they_are_needed(pool, monkeypatch, method, m
     sent = []
     message = pool._message
 
-    def seen(query):
-        points, packed, arrays = message(query)
-        sent.append((len(query), points, len(packed), [array.hex() for array in arrays]))
-        return points, packed, arrays
+    def seen(chunk):
+        assert isinstance(chunk.work.compact(), CompactQuery)
+        made = message(chunk)
+        packed, *arrays = made.arguments
+        sent.append((len(packed), [array.hex() for array in arrays]))
+        return made
 
     monkeypatch.setattr(pool, "_message", seen)
     res, repeated = solve(oracle, method, pool, x0=x0, evals=150, **more)
@@ -157,9 +161,8 @@ def test_long_points_are_made_where_they_are_needed(pool, monkeypatch, method, m
     alone, _ = solve(oracle, method, None, x0=x0, evals=150, **more)
     same(res, alone)
     assert repeated == 0
-    assert all(points is None for _, points, _, _ in sent)
-    assert all(packed < 10_000 for _, _, packed, _ in sent)
-    arrays = {array for _, _, _, arrays in sent for array in arrays}
+    assert all(packed < 10_000 for packed, _ in sent)
+    arrays = {array for _, arrays in sent for array in arrays}
     assert len(arrays) <= 2 * res.nit + 3  # the iterate before and after each step, and what is the same in all of them
     assert res.nfev * x0.nbytes > 10 * len(arrays) * x0.nbytes
 
@@ -191,7 +194,7 @@ def test_a_run_with_a_journal_goes_on_where_it_was(pool, calls, tmp_path, method
 
 
 def test_points_of_orthogonal_frames_are_sent_as_they_are(pool):
-    d = SMALL // 8
+    d = LONG // 8
     oracle = gs.Deterministic(lambda x: float(np.abs(x).sum()))
     method = gs.GFM(0.1, 1e-3, 4, directions="orthogonal")
     res, _ = solve(oracle, method, pool, x0=np.ones(d), evals=20)
@@ -316,7 +319,7 @@ def test_what_lay_before_an_actor_that_was_stopped_was_not_begun(cluster, pool):
         return float(x[0])
 
     with RayPool(actors=1) as alone:
-        alone.initialize(Task(gs.Deterministic(f), ()))
+        alone.initialize(Evaluation(gs.Deterministic(f), ()))
         hanging = alone.submit(Chunk(0, gs.Query(np.array([[-1.0], [1.0]]))))
         behind = alone.submit(Chunk(2, gs.Query(np.array([[2.0], [3.0]]))))
         waiting = alone.submit(Chunk(4, gs.Query(np.array([[4.0]]))))
@@ -329,6 +332,26 @@ def test_what_lay_before_an_actor_that_was_stopped_was_not_begun(cluster, pool):
     assert isinstance(ends[waiting], TaskResult)
     assert ends[waiting].answer.values.tolist() == [4.0]
     assert ray.is_initialized()  # it was joined before, so it is not left
+
+
+def test_what_lay_before_an_actor_that_had_answered_was_begun(cluster, pool, tmp_path):
+    """Though nobody has read its answer."""
+    mark = str(tmp_path / "mark")
+
+    def f(x):
+        if x[0] < 0:
+            first(mark)
+            time.sleep(1000)
+        return float(x[0])
+
+    with RayPool(actors=1) as alone:
+        alone.initialize(Evaluation(gs.Deterministic(f)))
+        answered = alone.submit(Chunk(0, gs.Query(np.array([[1.0], [2.0]]))))
+        hanging = alone.submit(Chunk(2, gs.Query(np.array([[-1.0], [3.0]]))))
+        while not Path(mark).exists():
+            time.sleep(0.05)
+        assert alone.kill(answered) is None
+        assert alone.kill(hanging) is None  # unknown, and counted as all
 
 
 def one_after_the_other(pool, count):
@@ -347,7 +370,7 @@ def test_a_row_that_is_a_part_by_itself_has_its_actor_to_itself(cluster, pool):
         return float(x[0])
 
     with RayPool(actors=1) as alone:
-        alone.initialize(Task(gs.Deterministic(f), ()))
+        alone.initialize(Evaluation(gs.Deterministic(f), ()))
         tickets = [
             alone.submit(Chunk(row, gs.Query(np.array([[value]])))) for row, value in enumerate([5.0, -1.0, 6.0])
         ]
@@ -395,8 +418,8 @@ def test_a_node_that_is_lost_in_mid_run_changes_nothing(cluster, pool, calls):
 
 def test_without_room_it_says_so_after_a_while(cluster, pool):
     nowhere = RayPool(actors=1, options={"resources": {"nowhere": 1}}, patience=1.0)
-    with pytest.raises(RuntimeError, match="hired from Ray within 1 seconds: there is no room for one"):
-        nowhere.initialize(Task(gs.Deterministic(np.sum), ()))
+    with pytest.raises(RuntimeError, match="Ray started no actor within 1 seconds: there is no room for one"):
+        nowhere.initialize(Evaluation(gs.Deterministic(np.sum), ()))
     nowhere.close()
 
 
@@ -427,11 +450,13 @@ def test_a_function_that_no_actor_can_read_is_refused_before_the_first_evaluatio
 def test_an_actor_with_another_numpy_refuses(pool):
     """Its random numbers may be others."""
     resident = RemoteWorker()
-    task = ray.put(ray.cloudpickle.dumps(Task(gs.Deterministic(np.sum), ())))
+    task = ray.put(ray.cloudpickle.dumps(Evaluation(gs.Deterministic(np.sum), ())))
     assert resident.initialize([task], np.__version__) == ""
-    assert resident.work(3, 0, None, np.ones((1, 2)), b"").answer.values.tolist() == [2.0]
+    packed = pickle.dumps(Chunk(3, gs.Query(np.ones((1, 2)))))
+    assert resident.work(packed).answer.values.tolist() == [2.0]
     assert resident.initialize([task], "1.0").endswith("and that of the program 1.0")
-    assert isinstance(resident.work(3, 0, None, np.ones((1, 2)), b"").error, RuntimeError)
+    with pytest.raises(RuntimeError, match="and that of the program"):
+        resident.work(packed)
 
 
 def test_a_function_that_cannot_be_sent_is_refused(pool):
@@ -458,7 +483,7 @@ def test_a_crew_that_is_closed_says_so(pool):
     closed.close()
     closed.close()
     with pytest.raises(RuntimeError, match="This pool is closed; make a new one"):
-        closed.initialize(Task(gs.Deterministic(np.sum), ()))
+        closed.initialize(Evaluation(gs.Deterministic(np.sum), ()))
 
 
 ALONE = """

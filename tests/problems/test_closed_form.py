@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.optimize import nnls
 from scipy.special import gammaln, hyp2f1
 
-from goldstein import problems as gp
+from studies import problems as gp
 
 
 def min_norm(G):

@@ -12,7 +12,6 @@ import pytest
 import goldstein as gs
 from goldstein import report
 from goldstein.report.chart import WIDTH, Axis, Chart, Line, Point, short
-from goldstein.report.summary import ENDS
 
 jinja2 = pytest.importorskip("jinja2")
 
@@ -223,10 +222,6 @@ def test_a_report_is_html(exact):
 
 def test_the_answer_can_be_copied_from_the_page(exact):
     assert report.summary_of(exact).x == str(exact.x.tolist())
-
-
-def test_every_status_has_words():
-    assert set(ENDS) == {status.name for status in gs.Status}
 
 
 def test_a_value_is_called_exact_only_if_it_is():

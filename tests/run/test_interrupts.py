@@ -12,6 +12,8 @@ import pytest
 
 import goldstein as gs
 from goldstein import Status
+from goldstein.oracle.evaluate import Evaluator
+from goldstein.oracle.pool import ProcessPool
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corrections of gfm:RuntimeWarning")
 X0 = np.array([1.0, -0.5, 0.25])
@@ -150,8 +152,12 @@ class PressAfterLines:
 
     def __init__(self, lines: int) -> None:
         self.left = lines
+        self.process = os.getpid()
 
     def __call__(self, frame, event, arg):
+        if os.getpid() != self.process:  # a forked worker
+            sys.settrace(None)
+            return None
         if not frame.f_code.co_filename.startswith(ROOM):
             return None
         if event == "line":
@@ -194,17 +200,75 @@ def test_ctrl_c_at_any_line_of_the_library_returns_the_run_with_every_call_count
     assert not wrong, f"{len(wrong)} places, among them (line, calls, nfev): {wrong[:5]}"
 
 
-def test_sys_exit_carries_the_run_so_far():
-    calls = []
+class Noted:
+    """Σ|x_i|, which counts its calls in a file, in whatever process."""
 
-    def leaves(x):
-        calls.append(1)
-        if len(calls) == 20:
+    def __init__(self, path) -> None:
+        self.path = path
+        path.write_bytes(b"")
+
+    def __call__(self, x):
+        with self.path.open("ab", buffering=0) as file:
+            file.write(b".")
+        return float(abs(x).sum())
+
+    @property
+    def calls(self) -> int:
+        return self.path.stat().st_size
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+def test_ctrl_c_at_any_line_with_workers_forgets_no_call(kind, tmp_path):
+    """An answer that nobody has read yet was paid for, and a worker that is just starting is ended."""
+
+    def run(lines: int) -> tuple[gs.Result | None, Noted, int]:
+        f = Noted(tmp_path / "calls")
+        press, before = PressAfterLines(lines), sys.gettrace()
+        with ThreadPoolExecutor(2) as threads:
+            sys.settrace(press)
+            try:
+                workers = threads if kind == "threads" else 2
+                res = gs.minimize(gs.Deterministic(f), X0, METHODS["gfm"], max_evals=24, rng=0, workers=workers)
+            except KeyboardInterrupt:
+                res = None
+            finally:
+                sys.settrace(before)
+        return res, f, press.left
+
+    endless = 10**9
+    _, f, left = run(endless)
+    total = f.calls
+    wrong = []
+    for lines in range(1, endless - left, 97 if kind == "processes" else 29):
+        res, f, _ = run(lines)
+        if 0 < f.calls < total and (res is None or f.calls > res.nfev + res.nrepeat):
+            wrong.append((lines, f.calls, None if res is None else (res.nfev, res.nrepeat)))
+    assert not wrong, f"{len(wrong)} places, among them (line, calls, nfev): {wrong[:5]}"
+
+
+def test_ctrl_c_while_a_worker_starts_ends_the_pool(monkeypatch):
+    def interrupted(process):
+        raise KeyboardInterrupt
+
+    pool = ProcessPool(2)
+    monkeypatch.setattr(pool._context.Process, "start", interrupted)
+    with Evaluator(gs.Deterministic(np.sum), pool) as evaluate, pytest.raises(KeyboardInterrupt):
+        evaluate(gs.Query(np.ones((4, 2))))
+    pool.close()
+    assert not pool._workers
+
+
+def test_a_system_exit_carries_the_run_so_far():
+    calls = count(1)
+
+    def f(x):
+        if next(calls) == 7:
             sys.exit(3)
         return float(abs(x).sum())
 
-    with pytest.raises(SystemExit) as caught:
-        gs.minimize(gs.Deterministic(leaves), np.ones(3), gs.GFM(0.1, 0.01), max_evals=100, rng=0)
-    assert caught.value.code == 3
-    assert caught.value.result.nfev == 20
-    assert caught.value.result.status is gs.Status.RAISED
+    with pytest.raises(SystemExit) as raised:
+        gs.minimize(gs.Deterministic(f), X0, METHODS["gfm"], max_evals=BUDGET, rng=0)
+    assert raised.value.code == 3
+    assert raised.value.result.nfev == 7
+    assert raised.value.result.status is Status.RAISED

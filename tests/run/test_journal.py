@@ -2,6 +2,7 @@
 
 import inspect as stack_inspection
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -473,6 +474,28 @@ def test_a_journal_is_unlocked_though_workers_were_forked_while_it_was_open(tmp_
         for iterations in (5, 10):
             keys = {"max_iter": iterations, "rng": 3, "journal": tmp_path / "run", "workers": executor}
             assert gs.minimize(gs.Deterministic(plain), X0, METHOD, **keys).nit == iterations
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_journal_whose_writer_was_killed_is_unlocked_though_a_forked_worker_lives(tmp_path):
+    """The lock belongs to the open file, which a forked process shares until it closes its copy."""
+    open_file = records.Records(tmp_path / "run", sync=1.0)
+    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    worker.start()
+    try:
+        os.close(open_file._file)  # all that kill -9 does
+        for _ in range(100):  # the child may not have run yet
+            try:
+                records.Records(tmp_path / "run", sync=1.0).close()
+                break
+            except BlockingIOError:
+                time.sleep(0.05)
+        else:
+            pytest.fail("the journal stayed locked")
+    finally:
+        worker.kill()
+        worker.join()
 
 
 def test_the_end_of_a_run_that_its_callback_stopped_is_paid_for_once(tmp_path):

@@ -166,15 +166,15 @@ def test_a_line_longer_than_the_terminal_is_cut(monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     stream = Terminal()
     bar = Bar(1000, False, stream)
-    bar.told(0, Answer(np.array([1.0, np.nan])))
+    bar.record(0, Answer(np.array([1.0, np.nan])))
     assert stream.getvalue() == "\r" + "2 of 1,000 evaluations, 0%"[:19]
 
 
 def test_failed_values_and_gradients_are_no_best_value():
     bar = Bar(None, False, Terminal())
-    bar.told(0, Answer(np.array([np.nan, np.inf])))
+    bar.record(0, Answer(np.array([np.nan, np.inf])))
     assert bar.line(0.0) == "2 evaluations"
-    bar.told(0, Answer(np.ones((2, 3))))
+    bar.record(0, Answer(np.ones((2, 3))))
     assert bar.line(0.0) == "4 evaluations"
 
 

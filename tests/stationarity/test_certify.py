@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import goldstein as gs
-from goldstein import problems
 from goldstein.stationarity import certify
 from goldstein.stationarity.certificate import GAUGES
+from studies import problems
 
 ERROR = 1e-4  # error probability of one randomised check
 

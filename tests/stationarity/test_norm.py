@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import binom, t
 
 import goldstein as gs
-from goldstein import problems
 from goldstein.facts import Facts
 from goldstein.oracle import Query
 from goldstein.stationarity import Stationary, draws, hull, min_norm_hull, norm, smoothed_gradient_norm, value_gap_bound
+from studies import problems
 
 DELTA = 0.5
 ERROR = 1e-4  # error probability of one randomised check; about 50 of them: below 1 % for the file

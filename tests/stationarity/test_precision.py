@@ -4,6 +4,7 @@ Ten or more values of more than 12 significant bits that all survive a round tri
 Whole numbers are no evidence, and what too few values cannot tell is not certified.
 """
 
+import itertools
 import warnings
 
 import numpy as np
@@ -277,3 +278,14 @@ def test_checks_of_values_whose_difference_overflows_show_nothing():
         shown, sentences = warned(call)
         assert shown
         assert not sentences
+
+
+def test_calls_that_differ_in_the_last_bit_are_no_noise():
+    """The verdict of `certify` is that of a run."""
+    factors = itertools.cycle([1.0, 1.0 + 2.0**-52])
+
+    def f(x):
+        return float(np.abs(x).sum()) * next(factors)
+
+    assert gs.minimize(f, np.full(2, 0.3), max_evals=100, rng=0).fun_stderr == 0
+    assert gs.certify(f, np.full(2, 0.3), 0.2, 10.0, f_lower=0.0, rng=0).answer == "certified"

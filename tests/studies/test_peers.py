@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import goldstein as gs
-from goldstein import problems
+from studies import problems
 from studies.__main__ import app
 from studies.peers import classical, coco, methods, report, simulators, stochastic, study, summary
 from studies.peers.counted import Counted, Spent

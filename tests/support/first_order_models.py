@@ -3,7 +3,7 @@
 import numpy as np
 
 import goldstein as gs
-from goldstein.problems import capped_ridge, cone, ridge, shell
+from studies.problems import capped_ridge, cone, ridge, shell
 
 DELTA, EPSILON = 0.2, 0.1
 CLOSED_FORM = [ridge, cone, shell, capped_ridge]

@@ -15,8 +15,8 @@ from scipy.stats import t as student
 
 import goldstein as gs
 from goldstein.estimate.smoothing import sphere
-from goldstein.problems import capped_ridge, cone, ridge, shell
 from goldstein.theory import plan
+from studies.problems import capped_ridge, cone, ridge, shell
 
 SMALL = {"d": 10, "L": 1.0, "delta": 0.5, "epsilon": 0.3, "gap": 1.0}
 BLOCKS, MOMENTUM, CERTIFYING = ("zo-o2nc", "o2nc"), ("singd", "psingd"), ("ingd", "pingd", "cutting-plane")

@@ -16,9 +16,9 @@ from scipy.stats import t as student
 import goldstein as gs
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import ball, sphere
-from goldstein.problems import capped_ridge, cone, ridge, shell
 from goldstein.theory import constants, plan
 from goldstein.theory.first_order import sift_cost
+from studies.problems import capped_ridge, cone, ridge, shell
 
 CLOSED_FORMS = (ridge, capped_ridge, cone, shell)  # all with L = 1
 D = 4

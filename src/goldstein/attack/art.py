@@ -70,30 +70,26 @@ class GoldsteinAttack(EvasionAttack):  # type: ignore[misc]
         Without y the class to leave is what the classifier says, by the first query of each image. Further arguments
         are settings for this call alone.
         """
-        images = np.asarray(x)
         if self.targeted and y is None:
             raise ValueError("A targeted attack needs the classes to reach, y.")
-        given = None if y is None else _classes(y)
+        classes = None if y is None else _classes(y)
         settings = {name: getattr(self, name) for name in SETTINGS if hasattr(self, name)} | kwargs
         if "norm" in settings:
             settings["norm"] = NORMS.get(settings["norm"], settings["norm"])
         clip = self.estimator.clip_values
-        low, high = (0.0, 1.0) if clip is None else (float(np.min(clip[0])), float(np.max(clip[1])))
-        self.result = attack(
-            self.estimator.predict,
-            images,
-            None if self.targeted else given,
-            targets=given if self.targeted else None,
-            bounds=(low, high),
-            outputs=self.outputs,
-            **settings,
-        )
+        if clip is not None:
+            settings["bounds"] = (float(np.min(clip[0])), float(np.max(clip[1])))
+        labels = classes
+        if self.targeted:
+            labels = None
+            settings["targets"] = classes
+        self.result = attack(self.estimator.predict, np.asarray(x), labels, outputs=self.outputs, **settings)
         return self.result.x
 
 
 def _classes(y: Any) -> npt.NDArray[np.int64]:
     """Return class numbers from class numbers, from a column of them or from one-hot rows."""
-    given = np.asarray(y)
-    if given.ndim == 2:
-        given = given[:, 0] if given.shape[1] == 1 else given.argmax(axis=1)
-    return np.asarray(given, np.int64)
+    classes = np.asarray(y)
+    if classes.ndim == 2:
+        classes = classes[:, 0] if classes.shape[1] == 1 else classes.argmax(axis=1)
+    return np.asarray(classes, np.int64)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.attack.bar import Bar
 from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.journal import AttackJournal
 from goldstein.attack.loss import OUTPUTS
@@ -20,10 +19,10 @@ from goldstein.attack.misclassified import Misclassified
 from goldstein.attack.models import FixedRows, as_model
 from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
-from goldstein.attack.scoring import Scoring
+from goldstein.attack.scoring import LOSS, Scoring
 from goldstein.attack.sign import SignAveraging
+from goldstein.extras import needed
 from goldstein.methods import BFGS, METHODS, Method, resolve
-from goldstein.oracle import Deterministic
 from goldstein.run.journal import content_of
 from goldstein.run.lockstep import lockstep
 from goldstein.run.result import Result
@@ -106,9 +105,9 @@ def attack(
     progress : bool or callable, optional
         True: a bar (extra: cli); or `progress(done, n)`, called when images end.
     journal : path, optional
-        File that keeps each image that is done; if it exists, the attack goes on from it: the model is not asked about
-        those images again, and the result is the same as without a break. Images, labels, targets and the settings that
-        the answer depends on are compared, but not the model: give the same one.
+        File that keeps each image that is done; if it exists, the attack continues from it: the model is not asked
+        about those images again, and the result is the same as without a break. Images, labels, targets and the
+        settings that matter are compared, but not the model: give the same one.
 
     Returns
     -------
@@ -135,14 +134,11 @@ def attack(
     bounds = arguments.interval("bounds", bounds, "(smallest, largest) pixel")
     z = _images(images, bounds)
     n = len(z)
-    shape = z.shape[1:]
     names = model.classes if isinstance(model, FixedRows) else None
     classes = np.full(n, -1) if labels is None else _labels("labels", labels, z.shape, names)
-    goals = None if targets is None else _labels("targets", _for_each(targets, n), z.shape, names)
-    one_for_all = targets is not None and np.shape(targets) != (n,)  # which may be the class of some
-    if goals is not None and not one_for_all and (goals == classes).any():
-        raise ValueError(f"A target equals its image's label, at {int(np.argmax(goals == classes))}.")
-    outputs = getattr(model, "outputs", "logits") if outputs is None else outputs
+    goals = None if targets is None else _targets(targets, classes, z.shape, names)
+    if outputs is None:
+        outputs = getattr(model, "outputs", "logits")
     norm = arguments.one_of("norm", norm, NORMS)
     outputs = arguments.one_of("outputs", outputs, OUTPUTS)
     queries = arguments.one_of("queries", queries, QUERIES)
@@ -153,43 +149,6 @@ def attack(
     at_once = arguments.optional_count("at_once", at_once)
     seed = arguments.count("seed", seed, least=0)
     chosen = _method(method)
-    counted = CountedModel(model, n)
-    result = AttackResult(
-        x=_starts(z, norm, radius, bounds),
-        success=np.zeros(n, bool),
-        misclassified=np.zeros(n, bool),
-        queries=counted.queries,
-        queries_estimation=counted.estimation,
-        predicted=np.full(n, -1),
-        originals=z,
-        labels=classes,
-        bounds=bounds,
-        targets=goals,
-    )
-    under_way: dict[int, Misclassified] = {}
-    once = _Once()
-    scoring = Scoring(counted, shape, margin, outputs, goals is not None, once)
-    oracle = Deterministic(len)  # what can be asked of a model, for the sessions; `scoring` does the asking
-
-    def sessions() -> Iterator[Session]:
-        for index in range(n):
-            if index in known:
-                continue
-            region = Region(z[index], norm, radius, bounds)
-            goal = -1 if goals is None else int(goals[index])
-            criterion = Misclassified(index, region, int(classes[index]), goal, queries == "inside")
-            under_way[index] = criterion
-            rng = stream(seed, region.start)
-            spec = RunSpec(
-                fun=oracle,
-                x0=region.center,
-                method=chosen,
-                max_evals=max_queries,
-                stop=[criterion],
-                projection=region,
-            )
-            yield Session(spec, rng, aux=rng, estimating=False, warn=once)
-
     identity = {
         "images": content_of(z),
         "labels": None if labels is None else content_of(classes),
@@ -204,49 +163,73 @@ def attack(
         "seed": seed,
         "queries": queries,
     }
-    kept = None if journal is None else AttackJournal(journal, identity)
-    with _bar(progress, n) as show, kept or nullcontext():
-        known = set() if kept is None else kept.restore(result)
-        once.ended = len(known)
+    counted = CountedModel(model, n)
+    result = AttackResult(
+        x=_starts(z, norm, radius, bounds),
+        success=np.zeros(n, bool),
+        misclassified=np.zeros(n, bool),
+        queries=counted.queries,
+        queries_estimation=counted.estimation,
+        predicted=np.full(n, -1),
+        originals=z,
+        labels=classes,
+        bounds=bounds,
+        targets=goals,
+    )
+    done: set[int] = set()
+    under_way: dict[Session, Misclassified] = {}
+    warned: set[str] = set()
 
-        def done(session: Session, ended: Result | Exception) -> None:
-            criterion = session.criteria.step_criteria[0]
-            assert isinstance(criterion, Misclassified)
-            under_way.pop(criterion.index)
-            _keep(result, criterion, str(ended) if isinstance(ended, Exception) else None)
-            if kept is not None:
-                kept.keep(result, criterion.index)
-            once.ended += 1
-            show(once.ended, n)
+    def warn_once(key: str, sentence: str) -> None:  # for all images together
+        if key not in warned:
+            warned.add(key)
+            warn(sentence)
 
+    def sessions() -> Iterator[Session]:
+        for index in sorted(set(range(n)) - done):
+            region = Region(z[index], norm, radius, bounds)
+            goal = -1 if goals is None else int(goals[index])
+            criterion = Misclassified(index, region, int(classes[index]), goal, queries == "inside")
+            spec = RunSpec(
+                fun=LOSS, x0=region.center, method=chosen, max_evals=max_queries, stop=[criterion], projection=region
+            )
+            rng = stream(seed, region.start)
+            session = Session(spec, rng, aux=rng, estimating=False, warn=warn_once)
+            under_way[session] = criterion
+            yield session
+
+    saved = None if journal is None else AttackJournal(journal, identity)
+    with _bar(progress, n) as show, saved or nullcontext():
+        if saved is not None:
+            done |= saved.restore(result)
+
+        def finish(session: Session, outcome: Result | Exception) -> None:
+            criterion = under_way.pop(session)
+            _keep(result, criterion, str(outcome) if isinstance(outcome, Exception) else None)
+            if saved is not None:
+                saved.keep(result, criterion.index)
+            done.add(criterion.index)
+            show(len(done), n)
+
+        scoring = Scoring(counted, under_way, z.shape[1:], margin, outputs, goals is not None, warn_once)
         try:
-            lockstep(sessions(), scoring, done, rows=chunk, at_once=at_once)
+            lockstep(sessions(), scoring, finish, rows=chunk, at_once=at_once)
         except BaseException as error:
-            sentence = f"Not finished: {type(error).__name__} was raised."
-            for criterion in under_way.values():
-                _keep(result, criterion, sentence)
-            for index in np.flatnonzero(counted.queries == 0):
-                result.errors[int(index)] = sentence
-            with suppress(AttributeError, TypeError):  # some exceptions take no attributes
-                error.result = result  # type: ignore[attr-defined]
-                error.add_note(
-                    f"goldstein: raised after {counted.queries.sum()} queries; `.result` holds the attack so far."
-                )
+            _hand_over(result, under_way.values(), error)
             raise
     return result
 
 
-class _Once:
-    """Warns of each thing once, for all images together."""
-
-    def __init__(self) -> None:
-        self.said: set[str] = set()
-        self.ended = 0
-
-    def __call__(self, key: str, sentence: str) -> None:
-        if key not in self.said:
-            self.said.add(key)
-            warn(sentence)
+def _hand_over(result: AttackResult, unfinished: Iterable[Misclassified], error: BaseException) -> None:
+    """Let an exception carry the attack so far."""
+    sentence = f"Not finished: {type(error).__name__} was raised."
+    for criterion in unfinished:
+        _keep(result, criterion, sentence)
+    for index in np.flatnonzero(result.queries == 0):
+        result.errors[int(index)] = sentence
+    with suppress(AttributeError, TypeError):  # some exceptions take no attributes
+        error.result = result  # type: ignore[attr-defined]
+        error.add_note(f"goldstein: raised after {result.queries.sum()} queries; `.result` holds the attack so far.")
 
 
 def stream(seed: int, image: Rows) -> np.random.Generator:
@@ -291,7 +274,7 @@ def _method(method: str | Method | None) -> Method:
 
 def _refusal(method: Method) -> str | None:
     """Return why a method cannot work with values alone; None if it can."""
-    return method.needs.unsupported(method.name, Deterministic(len))
+    return method.needs.unsupported(method.name, LOSS)
 
 
 def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[np.floating]:
@@ -306,23 +289,35 @@ def _images(images: npt.ArrayLike, bounds: tuple[float, float]) -> npt.NDArray[n
     if len(z) and not z.size:
         raise ValueError(f"images must have at least one pixel each, got shape {z.shape}.")
     if z.size and not (z.min() >= low and z.max() <= high):  # false for NaN too
-        found = f"[{z.min():g}, {z.max():g}]"
         raise ValueError(
-            f"images must have pixels in [{low:g}, {high:g}], got {found}; bounds=(smallest, largest) is another range."
+            f"images must have pixels in [{low:g}, {high:g}], got [{z.min():g}, {z.max():g}]; "
+            "bounds=(smallest, largest) is another range."
         )
     return z
 
 
-def _for_each(targets: npt.ArrayLike, n: int) -> npt.NDArray[Any]:
-    given = np.asarray(targets)
-    return np.broadcast_to(given, n) if given.shape in ((), (1,)) else given
+def _targets(
+    targets: npt.ArrayLike, classes: npt.NDArray[np.int64], shape: tuple[int, ...], names: npt.NDArray[Any] | None
+) -> npt.NDArray[np.int64]:
+    """Return the class that each image is to reach; one class for all may be the class of some already."""
+    n = len(classes)
+    each = np.asarray(targets)
+    if each.shape == (n,):
+        goals = _labels("targets", each, shape, names)
+        if (goals == classes).any():
+            raise ValueError(f"A target equals its image's label, at {int(np.argmax(goals == classes))}.")
+        return goals
+    if each.shape in ((), (1,)):
+        each = np.broadcast_to(each, n)
+    return _labels("targets", each, shape, names)
 
 
 def _labels(
-    name: str, given: npt.ArrayLike, shape: tuple[int, ...], names: npt.NDArray[Any] | None
+    name: str, classes: npt.ArrayLike, shape: tuple[int, ...], names: npt.NDArray[Any] | None
 ) -> npt.NDArray[np.int64]:
     """Return classes as places in the scores, from places or, if the classes have names, from names."""
-    labels, n = np.asarray(given), shape[0]
+    labels = np.asarray(classes)
+    n = shape[0]
     if names is not None and labels.shape == (n,) and n:
         return _places(name, labels, names)
     if labels.shape != (n,) or (n and not np.issubdtype(labels.dtype, np.integer)):
@@ -346,7 +341,14 @@ def _places(name: str, labels: npt.NDArray[Any], names: npt.NDArray[Any]) -> npt
     return np.asarray(same.argmax(axis=1), np.int64)
 
 
-def _bar(progress: bool | Progress, n: int) -> AbstractContextManager[Progress]:
-    if progress is True:
-        return Bar(n)
-    return nullcontext(progress if callable(progress) else lambda done, n: None)
+@contextmanager
+def _bar(progress: bool | Progress, n: int) -> Iterator[Progress]:
+    """Return a callable that shows how many images have ended: the user's, a bar, or one that does nothing."""
+    if progress is not True:
+        yield progress if callable(progress) else lambda done, n: None
+        return
+    rich = needed("rich.progress", "A progress bar")
+    columns = (rich.TextColumn("images"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeElapsedColumn())
+    with rich.Progress(*columns) as bar:
+        task = bar.add_task("images", total=n)
+        yield lambda done, n: bar.update(task, completed=done)

@@ -16,24 +16,14 @@ Counts = npt.NDArray[np.int64]
 
 
 class CountedModel:
-    """A model with its counters.
-
-    Attributes
-    ----------
-    queries : ndarray, shape (n,)
-        Rows that the model was given for each image.
-    estimation : ndarray, shape (n,)
-        Those among them that a method asked for; the others are success checks.
-    roundoff : float
-        Relative rounding error of the type in which the last scores came.
-    """
+    """A model with its counters, one of each for every image."""
 
     def __init__(self, model: Model, n: int) -> None:
         self.model = model
         self.queries: Counts = np.zeros(n, np.int64)
-        self.estimation: Counts = np.zeros(n, np.int64)
+        self.estimation: Counts = np.zeros(n, np.int64)  # without success checks
         self.classes: int | None = None
-        self.roundoff = SINGLE
+        self.roundoff = SINGLE  # relative rounding error of the type in which the last scores came
 
     def __call__(
         self, rows: npt.NDArray[np.float32], owners: npt.NDArray[np.int64], estimating: npt.NDArray[np.bool_]
@@ -42,9 +32,9 @@ class CountedModel:
         n = len(self.queries)
         self.queries += np.bincount(owners, minlength=n)
         self.estimation += np.bincount(owners[estimating], minlength=n)
-        said = self.model(rows)
-        scores = as_scores(said, len(rows))
-        kind = np.asarray(said).dtype
+        answer = self.model(rows)
+        scores = as_scores(answer, len(rows))
+        kind = np.asarray(answer).dtype
         self.roundoff = float(np.finfo(kind).eps) / 2 if kind.kind == "f" else SINGLE
         if self.classes not in (None, scores.shape[1]):
             raise ValueError(f"The model returned {scores.shape[1]} classes, after {self.classes} before.")

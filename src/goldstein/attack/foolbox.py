@@ -41,7 +41,8 @@ class FoolboxAttack:
     """
 
     def __init__(self, norm: str = "linf", **settings: Any) -> None:
-        self.norm, self.settings = norm, settings
+        self.norm = norm
+        self.settings = settings
         self.results: list[AttackResult] = []
 
     def __call__(self, model: Any, inputs: Any, criterion: Any, *, epsilons: Any) -> tuple[Any, Any, Any]:
@@ -63,31 +64,25 @@ class FoolboxAttack:
             are checked, with one query each, and returned.
         """
         like = _Tensors(inputs)
-        targets = getattr(criterion, "target_classes", None)
-        labels = getattr(criterion, "labels", criterion) if targets is None else None
         scores = like.wrap(model)
         images = like.array(inputs)
-        several = isinstance(epsilons, Iterable)
-        radii = [float(radius) for radius in (epsilons if several else [epsilons])]
         low, high = getattr(model, "bounds", (0.0, 1.0))
-        self.results = [
-            attack(
-                scores,
-                images,
-                None if labels is None else like.array(labels).astype(np.int64),
-                targets=None if targets is None else like.array(targets).astype(np.int64),
-                norm=self.norm,
-                radius=radius or 1.0,
-                bounds=(float(low), float(high)),
-                **self.settings | ({} if radius else {"max_queries": 1}),
-            )
-            for radius in radii
-        ]
-        found = [like.tensor(result.x) for result in self.results]
-        won = np.array([result.success | result.misclassified for result in self.results], bool)
+        settings: dict[str, Any] = {"norm": self.norm, "bounds": (float(low), float(high)), **self.settings}
+        labels = None
+        if hasattr(criterion, "target_classes"):
+            settings["targets"] = like.array(criterion.target_classes).astype(np.int64)
+        else:
+            labels = like.array(getattr(criterion, "labels", criterion)).astype(np.int64)
+        several = isinstance(epsilons, Iterable)
+        self.results = []
+        for radius in epsilons if several else [epsilons]:
+            size = {"radius": float(radius)} if radius else {"radius": 1.0, "max_queries": 1}
+            self.results.append(attack(scores, images, labels, **settings | size))
+        adversarials = [like.tensor(result.x) for result in self.results]
+        success = np.array([result.success | result.misclassified for result in self.results], bool)
         if several:
-            return found, found, like.tensor(won.reshape(len(radii), len(images)))
-        return found[0], found[0], like.tensor(won[0])
+            return adversarials, adversarials, like.tensor(success.reshape(len(adversarials), len(images)))
+        return adversarials[0], adversarials[0], like.tensor(success[0])
 
 
 class _Tensors:

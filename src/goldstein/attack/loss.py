@@ -51,18 +51,7 @@ def margins(log_z: Array, labels: Labels, targets: Labels | None = None) -> Arra
     Untargeted: log Z_t − max_{i≠t} log Z_i with t the label (eq. in section 4.2 of the paper, without its floor −θ).
     Targeted: max_{i≠target} log Z_i − log Z_target.
 
-    Parameters
-    ----------
-    log_z : ndarray, shape (k, classes)
-        Logits, or logarithms of probabilities.
-    labels : ndarray, shape (k,)
-        True classes.
-    targets : ndarray, shape (k,), optional
-        Classes to reach.
-
-    Returns
-    -------
-    ndarray, shape (k,)
+    `log_z` has logits, or logarithms of probabilities, a row for each image.
 
     Examples
     --------
@@ -78,36 +67,26 @@ def margins(log_z: Array, labels: Labels, targets: Labels | None = None) -> Arra
 
 
 def sure(values: Array, log_z: Array, labels: Labels, targets: Labels | None = None) -> Flags:
-    """Return which margins are so far below zero that float32 rounding cannot be the reason.
+    """Return which of the `values` of `margins` are so far below zero that float32 rounding cannot be the reason.
 
     The tolerance is 1e-4 for ordinary scores. It is smaller when all scores of the row are below 1, so that the unit of
     the scores does not matter, and larger when one of the two that are compared is above 100.
-
-    Parameters
-    ----------
-    values : ndarray, shape (k,)
-        What `margins` returned for the other arguments.
-    log_z, labels, targets
-        As in `margins`.
-
-    Returns
-    -------
-    ndarray of bool, shape (k,)
     """
-    found: Flags = values < 0
-    rows = np.flatnonzero(found)
+    certain: Flags = values < 0
+    rows = np.flatnonzero(certain)
     if rows.size:  # seldom: an image ends at its first success
         few = log_z[rows]
         mine, other = _compared(few, (labels if targets is None else targets)[rows])
         small = SURE * np.minimum(np.abs(few).max(axis=1), 1.0)
         large = SHARE * np.maximum(np.abs(mine), np.abs(other))
-        found[rows] = values[rows] < -np.maximum(small, large)
-    return found
+        certain[rows] = values[rows] < -np.maximum(small, large)
+    return certain
 
 
 def _compared(log_z: Array, chosen: Labels) -> tuple[Array, Array]:
     """Return each row's score of the chosen class and the largest of the others."""
-    rows, others = np.arange(len(log_z)), log_z.copy()
+    rows = np.arange(len(log_z))
+    others = log_z.copy()
     others[rows, chosen] = -np.inf
     return log_z[rows, chosen], others.max(axis=1)
 
@@ -115,11 +94,11 @@ def _compared(log_z: Array, chosen: Labels) -> tuple[Array, Array]:
 def as_scores(answer: Any, rows: int) -> Array:
     """Return what the model answered to `rows` images as an array (rows, classes), or say what is wrong with it."""
     try:
-        given = np.asarray(answer)
-        scores = given if given.dtype.kind == "c" else np.asarray(given, float)
+        is_complex = np.asarray(answer).dtype.kind == "c"
+        scores = np.asarray(answer) if is_complex else np.asarray(answer, float)
     except (TypeError, ValueError):
         raise TypeError(f"The model must return an array of scores, got {type(answer).__name__}.") from None
-    if scores.dtype.kind == "c":
+    if is_complex:
         raise TypeError("The model must return real scores, got complex ones.")
     if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < 2:
         raise ValueError(

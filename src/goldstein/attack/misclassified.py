@@ -13,7 +13,7 @@ from goldstein.attack.region import Region, Rows
 from goldstein.criterion import Check, Criterion
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally
 
-PROBE = 32  # so many pixels are compared first
+PROBE = 32  # pixels that are compared first
 
 
 @dataclass(eq=False)
@@ -42,10 +42,14 @@ class Scores(Answer):
         """Return one of the rows, as a copy."""
         for rows in self.rows:
             if place < len(rows):
-                found: Rows = rows[place].copy()
-                return found
+                row: Rows = rows[place].copy()
+                return row
             place -= len(rows)
         raise IndexError(place)
+
+
+class ImageQuery(Query):
+    """A query for images as they are, which is no part of an estimate; other queries are projected first."""
 
 
 class Misclassified(Criterion):
@@ -57,12 +61,11 @@ class Misclassified(Criterion):
     Attributes
     ----------
     index : int
-        Which image it is about.
+        Of the image.
     x : ndarray of float32, shape (d,)
         The adversarial image, or the last one that was tried.
     label, predicted : int
-        The image's class (−1: what the model says of the original), and that of x as the model has it; −1 as long as
-        that is not known.
+        Class of the image (−1: what the model says of the original) and of x (−1: not known yet).
     success, at_start : bool
         Whether x is adversarial, and whether the original was misclassified already.
     """
@@ -81,7 +84,7 @@ class Misclassified(Criterion):
         self.predicted = -1
         self.success = False
         self.at_start = False
-        self._asked: Scores | None = None
+        self._last_scores: Scores | None = None
         self._tried: dict[int, int] = {}
 
     def met_at_start(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Check[bool]:
@@ -95,7 +98,7 @@ class Misclassified(Criterion):
 
     def found(self, query: Query, answer: Answer) -> Array | None:
         assert isinstance(answer, Scores)
-        self._asked = answer
+        self._last_scores = answer
         if not self.inside or not np.count_nonzero(answer.sure):
             return None
         best = int(np.where(answer.sure, answer.margins, np.inf).argmin())
@@ -109,36 +112,36 @@ class Misclassified(Criterion):
 
     def confirm(self, x: Array, oracle: Oracle, rng: np.random.Generator) -> Check[bool]:
         image = self.region.rows(x[None])[0]
-        asked = self._asked
-        self._asked = None
-        if not self._known(image) and (asked is None or not self._tried_among(image, asked)):
-            del asked
+        scores = self._last_scores
+        self._last_scores = None
+        if not self._known(image) and (scores is None or not self._tried_among(image, scores)):
+            del scores
             yield from self._ask(image)
         return self.success
 
     def _ask(self, image: Rows) -> Check[None]:
         """Ask for the scores of one image."""
-        answer = yield Query(image[None])  # type: ignore[arg-type]  # single precision: an image as it is
+        answer = yield ImageQuery(image[None])  # type: ignore[arg-type]  # in single precision, as the model sees it
         assert isinstance(answer, Scores)
         self._tried_among(image, answer)
 
     def _known(self, image: Rows) -> bool:
         """Take an iterate as tried if it was an iterate before."""
-        said = self._tried.get(hash(image.tobytes()))
-        if said is None:
+        predicted = self._tried.get(hash(image.tobytes()))
+        if predicted is None:
             return False
         self.x = image
-        self.predicted = said
+        self.predicted = predicted
         return True
 
-    def _tried_among(self, image: Rows, asked: Scores) -> bool:
-        """Take an iterate as tried if it is among the rows that were asked; it may be a success."""
-        place = _place(image, asked.rows)
+    def _tried_among(self, image: Rows, scores: Scores) -> bool:
+        """Take an iterate as tried if it is among the rows of these scores; it may be a success."""
+        place = _place(image, scores.rows)
         if place is None:
             return False
         self.x = image
-        self.predicted = int(asked.classes[place])
-        self.success = bool(asked.sure[place])
+        self.predicted = int(scores.classes[place])
+        self.success = bool(scores.sure[place])
         self._tried[hash(image.tobytes())] = self.predicted
         return True
 

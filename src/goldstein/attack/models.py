@@ -124,13 +124,13 @@ def torch_model(
         if pixels.dim() == 4:
             pixels = pixels.contiguous(memory_format=torch.channels_last)  # twice as fast on a CPU
         with torch.inference_mode(), evaluating(module):
-            said = module(pixels)
-        if not isinstance(said, torch.Tensor):
+            output = module(pixels)
+        if not isinstance(output, torch.Tensor):
             raise TypeError(
-                f"The module must return a tensor of scores, got {type(said).__name__}: give torch_model a function "
+                f"The module must return a tensor of scores, got {type(output).__name__}: give torch_model a function "
                 "that picks the scores, such as lambda x: module(x)[0], after module.eval()."
             )
-        return said.cpu().numpy()
+        return output.cpu().numpy()
 
     return FixedRows(scores, rows, outputs)
 
@@ -150,7 +150,7 @@ def evaluating(model: Any) -> Iterator[None]:
 
 def is_module(model: Any) -> bool:
     """Whether this is a module of PyTorch."""
-    torch = sys.modules.get("torch")  # whoever has a module of PyTorch has imported it
+    torch = sys.modules.get("torch")  # a module of PyTorch exists only if it is imported
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
@@ -201,7 +201,9 @@ def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
     >>> bool(attack(model, x, y, radius=0.3).success.any())
     True
     """
-    name, last, classes = type(classifier).__name__, _last(classifier), getattr(classifier, "classes_", None)
+    name = type(classifier).__name__
+    last = _last(classifier)
+    classes = getattr(classifier, "classes_", None)
     pairs = hasattr(last, "decision_function_shape")  # SVC and NuSVC
     by_decision = hasattr(classifier, "decision_function") and (pairs or not hasattr(classifier, "predict_proba"))
     if not by_decision and not hasattr(classifier, "predict_proba"):
@@ -211,8 +213,9 @@ def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
 
     def scores(images: Images) -> Any:
         ask = classifier.decision_function if by_decision else classifier.predict_proba
-        values = np.asarray(ask(_flat(images)))
-        values = values if values.ndim > 1 else np.stack([np.zeros_like(values), values], axis=1)
+        values = np.asarray(ask(images.reshape(len(images), -1)))
+        if values.ndim == 1:
+            values = np.stack([np.zeros_like(values), values], axis=1)
         if classes is not None and values.shape[1:] != (len(classes),):
             raise ValueError(f"{name} must give a score for each of its {len(classes)} classes, got {values.shape}.")
         return values
@@ -243,15 +246,15 @@ def onnx_model(
     if not hasattr(session, "get_inputs"):
         raise TypeError(f"onnx_model takes an onnxruntime.InferenceSession, got {type(session).__name__}.")
     entry = session.get_inputs()[0]
-    known = [output.name for output in session.get_outputs()]
+    available = [output.name for output in session.get_outputs()]
     images = entry.name
     shape = list(getattr(entry, "shape", None) or [])
     fixed = shape[0] if shape and isinstance(shape[0], int) else None
     if rows is not None and fixed is not None and rows != fixed:
         raise ValueError(f"The graph takes {fixed} images at a time, got rows={rows!r}.")
-    if scores is not None and scores not in known:
-        raise ValueError(f"The session has no output {scores!r}; it has {', '.join(known)}.")
-    names = [scores or known[0]]
+    if scores is not None and scores not in available:
+        raise ValueError(f"The session has no output {scores!r}; it has {', '.join(available)}.")
+    names = [scores or available[0]]
     batch_size = (fixed or ROWS) if rows is None else rows
     return FixedRows(lambda batch: session.run(names, {images: batch})[0], batch_size, outputs)
 
@@ -265,7 +268,3 @@ def _last(classifier: Any) -> Any:
             classifier = classifier.steps[-1][1]
         else:
             return classifier
-
-
-def _flat(images: Images) -> Images:
-    return images.reshape(len(images), -1)

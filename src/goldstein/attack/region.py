@@ -6,6 +6,7 @@ it, in single and in double precision.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,38 +30,31 @@ class Region:
     It is also the projection that keeps iterates in it. Queries around an iterate are projected too (`rows`), so it
     needs no margin: outside, the loss is extended by its value at the nearest allowed image.
 
-    Parameters
-    ----------
-    image : ndarray
-        The original z, of any shape.
-    norm : {"linf", "l2"}
-        How distance is measured.
-    radius : float
-        Largest distance.
-    bounds : (float, float)
-        Smallest and largest pixel.
-
     Attributes
     ----------
     shape : tuple of int
         Of the image; everything else is flat.
+    center : ndarray, shape (d,)
+        The original z.
     lower, upper : ndarray of float32, shape (d,)
         Smallest and largest value of each pixel; for ℓ2 they come from the bounds alone.
     start : ndarray of float32, shape (d,)
         The allowed image next to the original: a float32 image within bounds itself.
-
-    Raises
-    ------
-    ValueError
-        When no float32 image is allowed, as for a float64 original and a tiny radius.
+    reach : float
+        How far each pixel of a corner of the ball is from the original.
     """
 
     def __init__(self, image: npt.NDArray[Any], norm: str, radius: float, bounds: tuple[float, float]) -> None:
-        self.norm, self.radius, self.bounds = norm, float(radius), bounds
+        self.norm = norm
+        self.radius = float(radius)
         self.shape = image.shape
         image = image.ravel()
         self.center = image.astype(np.float64)
-        reach = self.radius if norm == "linf" else np.inf
+        self.reach = self.radius
+        reach = self.radius
+        if norm == "l2":
+            self.reach = self.radius / math.sqrt(image.size)
+            reach = np.inf
         with np.errstate(over="ignore", invalid="ignore"):  # pixels beyond float32, which are refused
             single = image.astype(np.float32)
             self.upper = _inwards(single, self.center, reach, bounds[1])
@@ -84,6 +78,10 @@ class Region:
         if self.norm == "linf":
             return np.asarray(np.minimum(np.maximum(x, self.lower), self.upper))
         return np.asarray(self._near(x[None])[0])
+
+    def corner(self, signs: Array) -> Array:
+        """Return the corner of the ball opposite to these signs."""
+        return np.asarray(self.center - self.reach * np.sign(signs))
 
     def rows(self, points: Array) -> Rows:
         """Return each row as the allowed image next to it, in float32."""

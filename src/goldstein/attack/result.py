@@ -74,7 +74,7 @@ class AttackResult:
         return np.asarray(self.misclassified & (self.predicted == self.targets))
 
     def curve(self, at: npt.ArrayLike, *, checks: bool = True) -> Array:
-        """Return the share of the attacked images that were won with at most so many queries.
+        """Return the share of the attacked images that were won within each number of queries.
 
         Parameters
         ----------
@@ -87,42 +87,38 @@ class AttackResult:
         -------
         ndarray, of the shape of `at`; NaN when no image was attacked
         """
-        limits = np.asarray(at, float)
-        cost = np.sort((self.queries if checks else self.queries_estimation)[self.success])
-        attacked = int(self.attacked.sum())
-        won = np.searchsorted(cost, limits, side="right")
-        return np.asarray(won / attacked if attacked else np.full(limits.shape, np.nan))
+        queries = self.queries if checks else self.queries_estimation
+        won = np.searchsorted(np.sort(queries[self.success]), np.asarray(at, float), side="right")
+        return np.asarray(won / (self.attacked.sum() or np.nan))
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers that describe the attack; queries are those of the images that were won."""
-        attacked, won = int(self.attacked.sum()), int(self.success.sum())
-        spent, estimating = self.queries[self.success], self.queries_estimation[self.success]
-        return {
+        attacked = int(self.attacked.sum())
+        won = int(self.success.sum())
+        out: dict[str, Any] = {
             "images": len(self.queries),
             "misclassified": int(self.misclassified.sum()),
             "at_target": int(self.at_target.sum()),
             "attacked": attacked,
             "success": won,
             "success_rate": won / attacked if attacked else float("nan"),
-            "mean_queries": float(spent.mean()) if won else float("nan"),
-            "median_queries": float(np.median(spent)) if won else float("nan"),
-            "mean_queries_estimation": float(estimating.mean()) if won else float("nan"),
-            "median_queries_estimation": float(np.median(estimating)) if won else float("nan"),
-            "total_queries": int(self.queries.sum()),
-            "errors": len(self.errors),
         }
+        for name in ("queries", "queries_estimation"):
+            cost = getattr(self, name)[self.success] if won else np.nan
+            out[f"mean_{name}"] = float(np.mean(cost))
+            out[f"median_{name}"] = float(np.median(cost))
+        return {**out, "total_queries": int(self.queries.sum()), "errors": len(self.errors)}
 
     def __repr__(self) -> str:
-        said = self.summary()
-        wrong = said["misclassified"] - said["at_target"]
-        text = (
-            f"AttackResult: {said['success']} of {said['attacked']} images won, {wrong} more were misclassified before"
-        )
+        numbers = self.summary()
+        wrong = numbers["misclassified"] - numbers["at_target"]
+        text = "AttackResult: {success} of {attacked} images won".format(**numbers)
+        text += f", {wrong} more were misclassified before"
         if self.targets is not None:
-            text += f", {said['at_target']} more were at their target"
-        if said["success"]:
-            text += f"; median {said['median_queries']:g} queries, mean {said['mean_queries']:.1f}"
-        return text + (f"; {said['errors']} errors" if self.errors else "")
+            text += f", {numbers['at_target']} more were at their target"
+        if numbers["success"]:
+            text += f"; median {numbers['median_queries']:g} queries, mean {numbers['mean_queries']:.1f}"
+        return text + (f"; {numbers['errors']} errors" if self.errors else "")
 
     def contact_sheet(self, path: str | Path, count: int = 10) -> Path:
         """Draw the first won images: original, adversarial, difference. Needs the extra plot.

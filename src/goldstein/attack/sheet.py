@@ -5,65 +5,51 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from goldstein import arguments
 from goldstein.attack.tiles import layout
 from goldstein.extras import needed
 
+if TYPE_CHECKING:
+    from goldstein.attack.result import AttackResult
+
 LETTER = 0.065  # inches that a letter of the footer is wide
-
-
-class Pictures(Protocol):
-    """What a contact sheet shows of an attack."""
-
-    originals: npt.NDArray[Any]
-    x: npt.NDArray[np.float32]
-    success: npt.NDArray[np.bool_]
-    misclassified: npt.NDArray[np.bool_]
-    bounds: tuple[float, float]
-    labels: npt.NDArray[np.int64]
-    predicted: npt.NDArray[np.int64]
-    queries: npt.NDArray[np.int64]
-
-    @property
-    def at_target(self) -> npt.NDArray[np.bool_]:
-        """The images that were at their target from the start."""
 
 
 def check_suffix(path: Path) -> None:
     """Refuse a picture in a format that cannot be drawn."""
     canvas = needed("matplotlib.backend_bases", "A contact sheet").FigureCanvasBase
-    known = sorted(canvas.get_supported_filetypes())
-    if path.suffix[1:].lower() not in known:
-        raise ValueError(f"A contact sheet cannot be drawn as {path.name}; known suffixes are {', '.join(known)}.")
+    suffixes = sorted(canvas.get_supported_filetypes())
+    if path.suffix[1:].lower() not in suffixes:
+        raise ValueError(f"A contact sheet cannot be drawn as {path.name}; known suffixes are {', '.join(suffixes)}.")
 
 
-def draw(result: Pictures, path: Path, count: int) -> Path:
+def draw(result: AttackResult, path: Path, count: int) -> Path:
     """Write a picture with three rows and up to `count` columns."""
     count = arguments.count("count", count)
     check_suffix(path)
     # not pyplot, which has windows and a backend of its own
     Figure = needed("matplotlib.figure", "A contact sheet").Figure
 
-    won, rest = np.flatnonzero(result.success), np.flatnonzero(~result.success)
-    chosen = np.concatenate([won, rest])[:count]
+    chosen = np.argsort(~result.success, kind="stable")[:count]  # the won ones first
     if chosen.size == 0:
         raise ValueError("There are no images to draw.")
     low, high = result.bounds
     if not np.isfinite(high - low):
-        shown = np.stack([result.originals[chosen], result.x[chosen]])
-        low, high = float(shown.min()), float(shown.max())
+        pixels = np.stack([result.originals[chosen], result.x[chosen]])
+        low = float(pixels.min())
+        high = float(pixels.max())
     scale = (high - low) or 1.0
     width = 1.1 * chosen.size + 0.6
     figure = Figure(figsize=(width, 4.0), layout="constrained")
     axes = figure.subplots(3, chosen.size, squeeze=False)
     gray = {"cmap": "gray", "vmin": 0.0, "vmax": 1.0}
     for column, index in enumerate(chosen):
-        before, after = (_picture((image[index] - low) / scale) for image in (result.originals, result.x))
+        before = _picture((result.originals[index] - low) / scale)
+        after = _picture((result.x[index] - low) / scale)
         change = after - before
         reach = float(np.abs(change).max()) or 1.0
         axes[0, column].imshow(before, **gray)
@@ -86,7 +72,7 @@ def draw(result: Pictures, path: Path, count: int) -> Path:
     return path
 
 
-def _outcome(result: Pictures, index: int) -> str:
+def _outcome(result: AttackResult, index: int) -> str:
     """Return what became of an image: the class that it was brought to, or why there is none."""
     if result.success[index]:
         return f"{result.predicted[index]}"
@@ -106,6 +92,9 @@ def _picture(image: Any) -> Any:
             f"A contact sheet needs images of shape (h, w), (c, h, w) or (h, w, c), got {image.shape}: reshape "
             "res.originals and res.x first."
         )
-    grid = np.asarray(image, float).reshape((channels, height, width) if first else (height, width, channels))
-    grid = np.moveaxis(grid, 0, -1) if first else grid
-    return grid[..., 0] if channels not in (3, 4) else np.clip(grid[..., :3], 0, 1)
+    image = np.asarray(image, float)
+    if first:
+        grid = np.moveaxis(image.reshape(channels, height, width), 0, -1)
+    else:
+        grid = image.reshape(height, width, channels)
+    return np.clip(grid[..., :3], 0, 1) if channels in (3, 4) else grid[..., 0]

@@ -10,53 +10,38 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from goldstein import arguments
+from goldstein import retired
 from goldstein.attack.region import Region
-from goldstein.attack.tiles import CoarseToFine, tiles
+from goldstein.attack.tiles import CoarseToFine
 from goldstein.estimate.smoothing import Central, LeaveOneOut
 from goldstein.methods.method import Context, Needs, Step
-from goldstein.methods.zeroth_order import Batch, Draw, SmoothedState, ZerothOrder
+from goldstein.methods.zeroth_order import Batch, SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Query
 
-STEPS = ("sign", "euclidean")
+ROUNDS = 2  # how often the search goes from coarse to fine before averaging begins
+WEIGHT = 0.1  # size of the entries that G starts with after a search; a unit estimate has entries of about 1/√d
 
 
 @dataclass
 class SignState(SmoothedState):
-    """State of `SignAveraging`.
+    """State of `SignAveraging`."""
 
-    Attributes
-    ----------
-    origin, dual, opposite : ndarray
-        The original z; G, the sum of the unit estimates; and, for the search, the corner with all signs of G turned
-        over.
-    best : float
-        The value at x while the search goes on.
-    place, changed : int
-        How many tiles the search has tried, and how many it had when it last turned one over.
-    joint : ndarray or None
-        The G that changes several tiles at once, to be tried next.
-    averaged : int
-        Estimates in G.
-    """
-
-    origin: Array = field(default_factory=lambda: np.empty(0))
-    dual: Array = field(default_factory=lambda: np.empty(0))
-    opposite: Array = field(default_factory=lambda: np.empty(0))
-    best: float = np.nan
-    place: int = 0
-    changed: int = 0
-    joint: Array | None = None
-    averaged: int = 0
+    dual: Array = field(default_factory=lambda: np.empty(0))  # G, the sum of the unit estimates
+    best: float = np.nan  # the value at x during the search
+    tried: int = 0  # tiles so far
+    changed: int = 0  # how many were tried when a sign was last changed
+    joint: Array | None = None  # the G that changes several tiles at once, to be tried next
 
 
+@retired.fields("step", "rounds", "weight", "resolution", "release", "shape", "norm", "radius")
 @dataclass(frozen=True)
 class SignAveraging(ZerothOrder):
     """Dual averaging that knows the ball: x = proj(z − κ sign(G)), G the running sum of unit-normalised estimates.
 
     A linear function has its minimum over an ℓ∞ ball at a corner, so the step goes there at once, and what is averaged
-    is the gradient. Before that comes a search from coarse to fine: signs of whole tiles of the image are turned over
-    wherever that lowers the loss, and G starts from the signs found. Every image that is asked for can be the answer.
+    is the gradient. Before that comes a search from coarse to fine: signs of whole tiles of the image are changed
+    where that lowers the loss, and G starts from these signs. Every image that is asked for can be the answer. In an ℓ2
+    ball averaging takes the step κ G/‖G‖. The method works in `attack` only.
 
     Parameters
     ----------
@@ -64,35 +49,22 @@ class SignAveraging(ZerothOrder):
         Smoothing radius δ of the estimates, in pixels.
     batch_size : int, optional
         Directions in an estimate.
-    step : {None, "sign", "euclidean"}, optional
-        "sign": x = proj(z − κ sign(G)). "euclidean": x = proj(z − κ √d G/‖G‖), the same length along G itself (ℓ2: κ
-        G/‖G‖). None: the sign for ℓ∞, Euclidean for ℓ2.
     search : int or None, optional
         Tiles a side at which the search ends; it goes through 1, 2, 4, … None: no search.
     group : int, optional
-        Tiles that the search tries at one iterate, at most, and no more than a sixteenth of the grid's, so that coarse
-        grids are gone through one by one. Those that lower the loss are then turned over together, unless that is
-        worse than the best of them alone.
-    rounds : int, optional
-        How often the search goes from coarse to fine before averaging begins.
-    weight : float, optional
-        Size of the entries that G starts with after a search; a unit estimate has entries of about 1/√d.
-    resolution : int or None, optional
-        Tiles a side on which the first directions of averaging are constant; None: pixels from the start.
-    release : int, optional
-        Estimates after which directions are free of those tiles.
+        Most tiles that the search tries at one iterate; at most a sixteenth of the grid's, so that coarse grids are
+        searched tile by tile. Those that lower the loss are then changed together, unless that is worse than the best
+        of them alone.
     estimator : {"loo", "central"}, optional
         One value for each direction compared with their mean, or two.
     directions : {"iid", "orthogonal"}, optional
         As in `GFM`.
-    shape, norm, radius
-        Of the images and the ball; `attack` sets them.
 
     Notes
     -----
-    Most images are won by the search; averaging is what goes on when the search has found nothing more to turn over.
-    The search is a relative of SignHunter, with square tiles in the place of halves of the pixel list, several tiles to
-    an iterate, and a second round.
+    Most images are won by the search; averaging continues when no sign is left to change. The search is a relative of
+    SignHunter, with square tiles in the place of halves of the pixel list, several tiles to an iterate, and a second
+    round.
 
     References
     ----------
@@ -112,194 +84,131 @@ class SignAveraging(ZerothOrder):
 
     delta: float = 0.1
     batch_size: int = 20
-    step: str | None = None
     search: int | None = 32
     group: int = 8
-    rounds: int = 2
-    weight: float = 0.1
-    resolution: int | None = None
-    release: int = 20
     estimator: str | Central | LeaveOneOut = "loo"
-    shape: tuple[int, ...] | None = None
-    norm: str = "linf"
-    radius: float = 0.2
     name: ClassVar[str] = "sign averaging"
 
     def __post_init__(self) -> None:
-        self._check(
-            self.delta,
-            batch_size=self.batch_size,
-            search=self.search,
-            group=self.group,
-            rounds=self.rounds,
-            resolution=self.resolution,
-            release=self.release,
-        )
-        arguments.optional_one_of("step", self.step, STEPS)
-        arguments.keep(
-            self,
-            weight=arguments.positive("weight", self.weight),
-            radius=arguments.positive("radius", self.radius),
-        )
+        self._check(self.delta, batch_size=self.batch_size, search=self.search, group=self.group)
 
     @property
     def needs(self) -> Needs:
         return replace(super().needs, exact=True)
 
-    def _ball(self, context: Context) -> Ball:
-        """Return the ball around the original: what the attack says of it, else the settings."""
-        region = context.project
-        if isinstance(region, Region):
-            return _ball(region.shape, region.norm, region.radius, self.search, self.rounds, self.group)
-        if self.search is not None and self.shape is None:
-            raise ValueError("A search needs the shape of the images: use the method in attack, or give shape=.")
-        return _ball(self.shape or (), self.norm, self.radius, self.search, self.rounds, self.group)
+    def _region(self, context: Context) -> Region:
+        """Return the ball around the original."""
+        if not isinstance(context.project, Region):
+            raise ValueError("SignAveraging works on images in a ball: use it as the method of goldstein.attack.")
+        return context.project
+
+    def _tiles(self, region: Region) -> CoarseToFine | None:
+        """Return the tiles of the search; None: no search."""
+        return None if self.search is None else _tiles(region.shape, self.search, self.group)
 
     def init(self, x: Array, context: Context) -> SignState:
-        region = context.project
-        origin = region.center if isinstance(region, Region) else x.copy()  # x may be where another method ended
-        state = SignState(x, origin=origin, dual=np.zeros(x.size))
-        ball = self._ball(context)
-        if ball.tiles is not None:
-            state.dual = np.full(x.size, -self.weight)
-            self._move(state, context, ball)
+        region = self._region(context)
+        if self.search is None:
+            return SignState(x, dual=np.zeros(x.size))
+        state = SignState(x, dual=np.full(x.size, -WEIGHT))
+        self._move(state, context, region)
         return state
 
     def ask(self, state: SignState, context: Context, limit: int | None) -> Query | None:
-        ball = self._ball(context)
-        if not _searching(state, ball):
-            return self._query([state.x], self.batch_size, context, limit, "estimate", self._draw(state, ball))
+        region = self._region(context)
+        tiles = self._tiles(region)
+        if tiles is None or not _searching(state, tiles):
+            return self._query([state.x], self.batch_size, context, limit, "estimate")
         if limit is not None and limit < 1:
             return None
         if math.isnan(state.best):
-            corner = ball.corner(state.origin, state.dual)
-            return Query(corner[None], aux=Batch(state.dual, 1, "start"), fresh=True)
+            return Query(region.corner(state.dual)[None], aux=Batch(state.dual, 1, "start"), fresh=True)
         if state.joint is not None:
-            corner = ball.corner(state.origin, state.joint)
-            return Query(corner[None], aux=Batch(state.joint, 1, "joint"), fresh=True)
-        tiles = ball.tiles
-        place = state.place
-        assert tiles is not None
-        stop = tiles.stop(place) if limit is None else min(tiles.stop(place), place + limit)
-        # in the l2 ball pixels hang together
-        base = state.x if ball.norm == "linf" else ball.corner(state.origin, state.dual)
-        points = np.empty((stop - place, base.size))
+            return Query(region.corner(state.joint)[None], aux=Batch(state.joint, 1, "joint"), fresh=True)
+        stop = tiles.stop(state.tried)
+        if limit is not None:
+            stop = min(stop, state.tried + limit)
+        # projected onto an l2 ball, a corner depends on all pixels
+        base = state.x if region.norm == "linf" else region.corner(state.dual)
+        points = np.empty((stop - state.tried, base.size))
         points[:] = base
-        pixels, entries = tiles.entries(place, stop)
-        points.ravel()[entries] = state.opposite[pixels]
+        pixels, entries = tiles.entries(state.tried, stop)
+        points.ravel()[entries] = region.center[pixels] + region.reach * np.sign(state.dual[pixels])
         return Query(points, aux=Batch(state.dual, 1, "tiles"), fresh=True)
 
     def tell(self, state: SignState, context: Context, query: Query, values: Array) -> Step:
-        ball = self._ball(context)
-        left = state.x
+        region = self._region(context)
+        tiles = self._tiles(region)
+        previous = state.x
         dual = state.dual
         purpose = query.aux.purpose
         if purpose == "estimate":
             reading = self._read(state, context, query, values)
             if not reading.empty:
-                self._average(state, reading.estimate())
+                _average(state, reading.estimate())
         elif purpose == "tiles":
-            _turn(state, ball, values)
+            assert tiles is not None
+            _change_signs(state, tiles, values)
         elif math.isnan(state.best) or values[0] < state.best:  # the start, or lower than the best tile alone
             state.dual = query.aux.w
             state.best = float(values[0])
         if purpose == "joint":
             state.joint = None
-            state.changed = state.place
-        if state.dual is not dual or not _searching(state, ball):
-            self._move(state, context, ball)
+            state.changed = state.tried
+        if state.dual is not dual or tiles is None or not _searching(state, tiles):
+            self._move(state, context, region)
         state.nit += 1
-        return self._make_step(state, left) if state.n_estimates else state.make_step(left)
+        return self._make_step(state, previous) if state.n_estimates else state.make_step(previous)
 
-    def _average(self, state: SignState, estimate: Array) -> None:
-        state.grad_norm = float(np.linalg.norm(estimate))
-        if state.grad_norm > 0:
-            state.dual = state.dual + estimate / state.grad_norm
-        state.averaged += 1
-
-    def _move(self, state: SignState, context: Context, ball: Ball) -> None:
-        """Go from the origin to where G points."""
-        dual = state.dual
-        origin = state.origin
-        length = ball.length(dual.size)
-        searching = _searching(state, ball)
-        step = self.step or ("sign" if ball.norm == "linf" else "euclidean")
-        if step == "sign" or searching:
-            move = length * np.sign(dual)
-            if searching:
-                state.opposite = origin + move
+    def _move(self, state: SignState, context: Context, region: Region) -> None:
+        """Go from the original to where G points."""
+        tiles = self._tiles(region)
+        if region.norm == "linf" or (tiles is not None and _searching(state, tiles)):
+            x = region.corner(state.dual)
         else:
-            norm = float(np.linalg.norm(dual)) or 1.0
-            move = length * np.sqrt(dual.size) / norm * dual
-        state.x = context.projected(origin - move, 0.0)
-        state.step_size = length
-
-    def _draw(self, state: SignState, ball: Ball) -> Draw | None:
-        """Return how directions are drawn: constant on tiles until they are released."""
-        if self.resolution is None or state.averaged >= self.release or not ball.shape:
-            return None
-        number = tiles(ball.shape, self.resolution)
-        count = int(number.max()) + 1
-
-        def coarse(rng: np.random.Generator, k: int, d: int) -> Array:
-            w = rng.standard_normal((k, count))[:, number]
-            return np.asarray(w / np.linalg.norm(w, axis=1, keepdims=True))
-
-        return coarse
-
-
-@dataclass(frozen=True)
-class Ball:
-    """The ball around an original, and the tiles of the search through it; None without a search."""
-
-    shape: tuple[int, ...]
-    norm: str
-    radius: float
-    tiles: CoarseToFine | None
-
-    def length(self, d: int) -> float:
-        """Return how far a corner lies from the origin in each pixel."""
-        return self.radius if self.norm == "linf" else self.radius / float(np.sqrt(d))
-
-    def corner(self, origin: Array, dual: Array) -> Array:
-        """Return the corner of the ball to which G points."""
-        return np.asarray(origin - self.length(dual.size) * np.sign(dual))
+            norm = float(np.linalg.norm(state.dual)) or 1.0
+            x = region.center - region.reach * np.sqrt(state.dual.size) / norm * state.dual
+        state.x = context.projected(x, 0.0)
+        state.step_size = region.reach
 
 
 @lru_cache(maxsize=64)
-def _ball(shape: tuple[int, ...], norm: str, radius: float, search: int | None, rounds: int, group: int) -> Ball:
-    found = None if search is None else CoarseToFine(shape, search, rounds, group)
-    return Ball(shape, norm, radius, found)
+def _tiles(shape: tuple[int, ...], search: int, group: int) -> CoarseToFine:
+    return CoarseToFine(shape, search, ROUNDS, group)
 
 
-def _searching(state: SignState, ball: Ball) -> bool:
-    """Whether the search goes on: not once every tile has been tried at the same signs."""
-    tiles = ball.tiles
-    if tiles is None or state.joint is not None:
-        return tiles is not None
-    return state.place < tiles.total and state.place - state.changed < tiles.round
+def _searching(state: SignState, tiles: CoarseToFine) -> bool:
+    """Whether the search continues: until every tile has been tried at the same signs."""
+    if state.joint is not None:
+        return True
+    return state.tried < tiles.total and state.tried - state.changed < tiles.round
 
 
-def _turn(state: SignState, ball: Ball, values: Array) -> None:
-    """Turn over the tile that lowers the loss most; if others do too, try all of them together next."""
+def _average(state: SignState, estimate: Array) -> None:
+    state.grad_norm = float(np.linalg.norm(estimate))
+    if state.grad_norm > 0:
+        state.dual = state.dual + estimate / state.grad_norm
+
+
+def _change_signs(state: SignState, tiles: CoarseToFine, values: Array) -> None:
+    """Change the tile that lowers the loss most; if others do too, try all of them together next."""
     dual = state.dual
-    tiles = ball.tiles
-    assert tiles is not None
     lower = (values < state.best).nonzero()[0]
-    if lower.size:
-        first = int(lower[values[lower].argmin()])
-        state.best = float(values[first])
-        state.dual = _turned(dual, [tiles[state.place + first]])
-        if lower.size > 1:
-            state.joint = _turned(dual, [tiles[state.place + int(row)] for row in lower])
-    state.place += len(values)
-    state.changed = state.place if lower.size else state.changed
+    parts = [tiles[state.tried + int(row)] for row in lower]
+    state.tried += len(values)
+    if parts:
+        first = int(values[lower].argmin())
+        state.best = float(values[lower[first]])
+        state.dual = _flipped(dual, parts[first : first + 1])
+        state.changed = state.tried
+    if len(parts) > 1:
+        state.joint = _flipped(dual, parts)
     state.value = state.best
 
 
-def _turned(dual: Array, parts: list[npt.NDArray[np.intp]]) -> Array:
+def _flipped(dual: Array, parts: list[npt.NDArray[np.intp]]) -> Array:
     """Return G with other signs on some tiles."""
-    turned = dual.copy()
+    flipped = dual.copy()
     for pixels in parts:
-        turned[pixels] *= -1
-    return turned
+        flipped[pixels] *= -1
+    return flipped

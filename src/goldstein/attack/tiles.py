@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 CHANNELS = (1, 3, 4)
-GROUPS = 16  # a grid is gone through in so many groups of tiles at least
+GROUPS = 16  # of tiles in a grid, at least
 
 Places = npt.NDArray[np.intp]
 
@@ -30,20 +29,17 @@ def layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
     return 1, 1, math.prod(shape), True
 
 
-@lru_cache(maxsize=64)
 def tiles(shape: tuple[int, ...], resolution: int) -> Places:
     """Return for each pixel of the flat image the number of its tile, on a grid of `resolution` tiles a side.
 
     A side with fewer pixels than that has a tile for each of them; channels have tiles of their own.
     """
     channels, height, width, first = layout(shape)
-    down, across = min(resolution, height), min(resolution, width)
-    i, j = np.arange(height) * down // height, np.arange(width) * across // width
-    grid = i[:, None] * across + j
+    down = min(resolution, height)
+    across = min(resolution, width)
+    grid = (np.arange(height) * down // height)[:, None] * across + np.arange(width) * across // width
     stack = np.arange(channels)[:, None, None] * (down * across) + grid
-    flat = np.ascontiguousarray(stack if first else np.moveaxis(stack, 0, -1)).ravel()
-    flat.setflags(write=False)
-    return flat
+    return (stack if first else np.moveaxis(stack, 0, -1)).ravel()
 
 
 class CoarseToFine:
@@ -91,13 +87,12 @@ class CoarseToFine:
 
         The stack has one image for each tile, all pixels in one row.
         """
-        found = self._entries.get((start, stop))
-        if found is None:
+        if (start, stop) not in self._entries:
             parts = [self[place] for place in range(start, stop)]
             image = np.repeat(np.arange(stop - start), [len(part) for part in parts])
             pixels = np.concatenate(parts)
-            found = self._entries[start, stop] = pixels, image * self._size + pixels
-        return found
+            self._entries[start, stop] = (pixels, image * self._size + pixels)
+        return self._entries[start, stop]
 
 
 def _level(shape: tuple[int, ...], side: int) -> tuple[Places, Places]:

@@ -50,10 +50,10 @@ def demo(
     Example: goldstein demo --out out/demo
     """
     check_installed(["numba", "sklearn", "matplotlib"], "goldstein demo")
-    from goldstein.demo import svm
+    from goldstein.demo import run_svm
 
     check_folder(out)
-    svm.run(out, max_evals=max_evals, seeds=seeds)
+    run_svm(out, max_evals=max_evals, seeds=seeds)
 
 
 def demo_attack(
@@ -66,10 +66,10 @@ def demo_attack(
     Example: goldstein demo-attack --images 50
     """
     check_installed(["sklearn", "torch", "matplotlib"], "goldstein demo-attack")
-    from goldstein.demo import attack
+    from goldstein.demo import run_attack
 
     check_folder(out)
-    attack.run(out, images=images, max_queries=max_queries)
+    run_attack(out, images=images, max_queries=max_queries)
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

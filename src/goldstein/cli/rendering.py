@@ -39,12 +39,7 @@ def print_result(result: Result, as_json: bool, *, raised: bool = False) -> None
         print_json(_result_as_json(result) | ({"status": RAISED} if raised else {}))
         return
     facts = [Fact("x", numbers(result.x, MOST_NUMBERS)) if fact.name == "x" else fact for fact in facts_of(result)]
-    if raised:
-        facts = [
-            Fact(fact.name, "by an exception; this is the run so far") if fact.name == "ended" else fact
-            for fact in facts
-        ]
-    else:
+    if not raised:
         facts.append(Fact("message", result.message))
     print_facts(facts)
 

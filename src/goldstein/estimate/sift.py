@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.estimate.stream import UNIFORM, Stream, drawn
+from goldstein.estimate.stream import UNIFORM, Stream, draw_rows
 from goldstein.oracle import DOUBLE, Array, Query, Samples
 from goldstein.oracle.coordinates import Bounds
 from goldstein.oracle.recipe import Joined, Recipe
@@ -34,12 +34,12 @@ AT_ONCE = 2**22  # numbers in one query, so that a level of many coordinates doe
 
 def units(rng: np.random.Generator, k: int, d: int) -> Array:
     """Draw k × d steps ±U(½, 3/2) with random signs, by which two effects cancel with probability zero."""
-    return noted_units(rng, k, d, False)[0]
+    return draw_units(rng, k, d)[0]
 
 
-def noted_units(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Stream | None]:
-    """Draw as `units` does; return also from where, with `noting` and where that can be said."""
-    u, stream = drawn(UNIFORM, rng, k, d, noting)
+def draw_units(rng: np.random.Generator, k: int, d: int) -> tuple[Array, Stream | None]:
+    """Draw as `units` does; return also from where in the stream, if they are many."""
+    u, stream = draw_rows(UNIFORM, rng, k, d)
     return _signed(u), stream
 
 
@@ -114,7 +114,7 @@ class Walk(State):
     forced : ndarray, shape (k, m + 1), or None
         How many of the coordinates before each had no choice of the sign of h_j; None: all had one.
     origin : Origin or None
-        What they were made from, if somebody far away will need it.
+        What they were made from, if they are long.
     """
 
     base: Array

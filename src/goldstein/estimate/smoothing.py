@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.estimate.stream import NORMAL, Stream, drawn
+from goldstein.estimate.stream import NORMAL, Stream, draw_rows
 from goldstein.oracle import Array, Sampler, Samples
 from goldstein.oracle.recipe import Joined, Recipe
 
@@ -68,12 +68,12 @@ def sphere(rng: np.random.Generator, k: int, d: int) -> Array:
     >>> w.shape, bool(np.allclose(np.linalg.norm(w, axis=1), 1))
     ((3, 5), True)
     """
-    return noted_sphere(rng, k, d, False)[0]
+    return draw_sphere(rng, k, d)[0]
 
 
-def noted_sphere(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Directions | None]:
-    """Draw as `sphere` does; return also how, with `noting` and where that can be said."""
-    w, stream = drawn(NORMAL, rng, k, d, noting)
+def draw_sphere(rng: np.random.Generator, k: int, d: int) -> tuple[Array, Directions | None]:
+    """Draw as `sphere` does; return also how to draw the rows again, if they are many."""
+    w, stream = draw_rows(NORMAL, rng, k, d)
     norms = np.sqrt(np.einsum("ij,ij->i", w, w))
     while not norms.all():  # a zero vector has no direction
         stream = None
@@ -96,12 +96,12 @@ def ball(rng: np.random.Generator, k: int, d: int) -> Array:
     d : int
         Number of coordinates.
     """
-    return noted_ball(rng, k, d, False)[0]
+    return draw_ball(rng, k, d)[0]
 
 
-def noted_ball(rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Directions | None]:
-    """Draw as `ball` does; return also how, with `noting` and where that can be said."""
-    u, directions = noted_sphere(rng, k, d, noting)
+def draw_ball(rng: np.random.Generator, k: int, d: int) -> tuple[Array, Directions | None]:
+    """Draw as `ball` does; return also how to draw the rows again, if they are many."""
+    u, directions = draw_sphere(rng, k, d)
     lengths = rng.random((k, 1)) ** (1.0 / d)
     u *= lengths
     return u, None if directions is None else replace(directions, lengths=lengths)

@@ -13,7 +13,8 @@ from goldstein.state import BIT_GENERATORS, generator
 
 NORMAL = "standard_normal"
 UNIFORM = "random"
-NUMBERS = 2**13  # from one noted state to the next; noting takes a hundredth of the time of drawing them
+NUMBERS = 2**13  # from one saved state to the next; saving takes a hundredth of the time of drawing them
+MANY = 2**14  # numbers that it may be cheaper to draw again than to send
 
 
 @dataclass(eq=False)
@@ -56,10 +57,10 @@ class Stream:
         return np.asarray(getattr(rng, self.kind)((self.last, self.d))[self.first :])
 
 
-def drawn(kind: str, rng: np.random.Generator, k: int, d: int, noting: bool) -> tuple[Array, Stream | None]:
-    """Draw k rows of d numbers, and note where they stand if that is wanted; the numbers are the same either way."""
+def draw_rows(kind: str, rng: np.random.Generator, k: int, d: int) -> tuple[Array, Stream | None]:
+    """Draw k rows of d numbers; return also where they stand in the stream, if they are many."""
     draw = getattr(rng, kind)
-    if not noting or type(rng.bit_generator).__name__ not in BIT_GENERATORS:
+    if k * d < MANY or type(rng.bit_generator).__name__ not in BIT_GENERATORS:
         return draw((k, d)), None
     every = max(1, NUMBERS // d)
     rows = np.empty((k, d))

@@ -17,7 +17,7 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.estimate import sift
-from goldstein.estimate.smoothing import Along, noted_ball
+from goldstein.estimate.smoothing import Along, draw_ball
 from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
 from goldstein.norms import norms
 from goldstein.oracle import DOUBLE, SINGLE, Array, Query, Samples
@@ -269,14 +269,14 @@ class FirstOrder(Method):
         k, d = query.points.shape
         h = self._fd_step(sifted, d)
         away = self._radius - self._walk_length(h, d)
-        u, directions = noted_ball(context.rng, k, d, context.recipes)
+        u, directions = draw_ball(context.rng, k, d)
         y = query.points + away * u
         bounds = None
         box = context.project
         if isinstance(box, Box):  # narrower than 2ρ, perhaps
-            bounds = (np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,)))
+            bounds = (np.full(d, box.lower, float), np.full(d, box.upper, float))
             y = np.clip(y, *bounds)
-        unit, stream = sift.noted_units(context.rng, k, d, context.recipes)
+        unit, stream = sift.draw_units(context.rng, k, d)
         walk = sift.walk(y, unit, h, bounds)
         if directions is not None and stream is not None:
             starts = [Along(x, away, directions.rows(row, row + 1)) for row, x in enumerate(query.points)]

@@ -239,8 +239,6 @@ class Context:
         Those of an earlier stage of the same run.
     n : int or None
         Number of components of a finite sum, whose indices are the ξ.
-    recipes : bool
-        Queries say how their points are made, if they can (`Query.recipe`).
     facts : Facts
         What the values of the whole run have shown: counts, failures, precision, incumbent, noise.
     """
@@ -254,7 +252,6 @@ class Context:
     nfev: int = 0
     earlier: int = 0
     n: int | None = None
-    recipes: bool = False
     facts: Facts = field(default_factory=Facts)
 
     def progress(self, nit: int) -> float | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goldstein.estimate.smoothing import Central, noted_sphere
+from goldstein.estimate.smoothing import Central, draw_sphere
 from goldstein.methods.method import Context
 from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
@@ -118,7 +118,7 @@ class Probe(State):
             return Query(np.broadcast_to(x0, (self.repeats, x0.size)))
         k, d = self.batch, x0.size
         xi = None if context.sample is None else context.sample(context.rng, k)
-        directions, origin = noted_sphere(context.rng, k, d, context.recipes)
+        directions, origin = draw_sphere(context.rng, k, d)
         w = self.radius * directions
         if context.project is not None and context.project.holds(self.radius):
             x0 = context.project(x0, self.radius)  # beside a bound, which would look like a kink

@@ -13,7 +13,7 @@ import numpy as np
 from goldstein import arguments, retired
 from goldstein.compiled.tally import SIFT, SIFT_BATCH, SIFT_SETTINGS, new_record, new_tally, record_of, write_back
 from goldstein.estimate import sift
-from goldstein.estimate.smoothing import Along, noted_ball
+from goldstein.estimate.smoothing import Along, draw_ball
 from goldstein.estimate.stream import Stream
 from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of, why_not_compilable
 from goldstein.methods.method import (
@@ -296,7 +296,7 @@ class Sift(Method):
         y = state.x[None]
         base: Recipe | None = Repeated(state.x, 1)
         if self.rho:
-            u, directions = noted_ball(context.rng, size, d, context.recipes)
+            u, directions = draw_ball(context.rng, size, d)
             y = state.x + self.rho * u
             base = None if directions is None else Along(state.x, self.rho, directions)
         h = self._fd_step(state)
@@ -311,7 +311,7 @@ class Sift(Method):
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
         """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
 
-        Return also from where each was drawn, if `context.recipes`.
+        Return also from where each was drawn, if they are many.
         """
         size = self._batch(context)
         d = state.x.size
@@ -320,7 +320,7 @@ class Sift(Method):
         if state.units is not None and state.resample is not None:
             resample = state.resample
             units = state.units.copy()
-        units[resample], stream = sift.noted_units(context.rng, int(resample.sum()), d, context.recipes)
+        units[resample], stream = sift.draw_units(context.rng, int(resample.sum()), d)
         if stream is None:
             return units, None
         streams: list[Stream | None] = [None] * size
@@ -617,7 +617,7 @@ def _bounds(d: int, context: Context) -> tuple[Array, Array] | None:
     box = context.project
     if not isinstance(box, Box):
         return None
-    return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
+    return np.full(d, box.lower, float), np.full(d, box.upper, float)
 
 
 def _n_free(d: int, context: Context) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.estimate.smoothing import Central, noted_sphere
+from goldstein.estimate.smoothing import Central, draw_sphere
 from goldstein.methods.initial_sigma import widths
 from goldstein.methods.method import Context
 from goldstein.norms import root_mean_square
@@ -189,7 +189,7 @@ class Survey(State):
         return self._ask_walks(self.ends.mean(axis=0)[None], context)
 
     def _ask_near(self, x0: Array, context: Context) -> Query:
-        w, directions = noted_sphere(context.rng, self.pairs, x0.size, context.recipes)
+        w, directions = draw_sphere(context.rng, self.pairs, x0.size)
         samples = None if context.sample is None else context.sample(context.rng, self.pairs)
         centre = context.projected(x0, NEAR[-1] * self.length)
         points = [_both(centre, r * self.length * w) for r in NEAR]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein.compiled.tally import TWO_POINT, new_record
-from goldstein.estimate.smoothing import Central, noted_sphere
+from goldstein.estimate.smoothing import Central, draw_sphere
 from goldstein.methods.kernel import CompiledKernel, why_not_compilable
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
 from goldstein.methods.paired import paired_difference
@@ -137,7 +137,7 @@ class TwoPoint(Method):
             return None
         else:
             xi = None if context.sample is None else context.sample(context.rng, 1)
-            w, directions = noted_sphere(context.rng, 1, state.x.size, context.recipes)
+            w, directions = draw_sphere(context.rng, 1, state.x.size)
             points = np.concatenate([state.x + state.delta * w, state.x - state.delta * w])
             recipe = None if directions is None else Central().recipe(state.x, directions, state.delta)
             repeated = None if xi is None else np.concatenate([xi, xi])

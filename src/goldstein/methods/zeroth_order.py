@@ -18,8 +18,8 @@ from goldstein.estimate.smoothing import (
     Estimator,
     LeaveOneOut,
     Mask,
+    draw_sphere,
     mean_estimate,
-    noted_sphere,
 )
 from goldstein.methods.kernel import why_not_compilable
 from goldstein.methods.method import Context, Method, MethodState, Needs, Step, Unsupported, any_iterate
@@ -28,7 +28,7 @@ from goldstein.oracle import Array, Oracle, Query
 from goldstein.oracle.recipe import Joined
 from goldstein.steps import Calibrated, LinearDecay, Schedule, StepRule, as_rule
 
-OPTIONAL = ("large_batch_size", "search", "resolution")  # counts that may be None
+OPTIONAL = ("large_batch_size", "search")  # counts that may be None
 Draw = Callable[[np.random.Generator, int, int], Array]
 
 
@@ -192,9 +192,9 @@ class ZerothOrder(Method):
         )
 
     def _draw_directions(self, context: Context, k: int, d: int, draw: Draw | None) -> tuple[Array, Directions | None]:
-        """Draw k directions; return also how, if `context.recipes`."""
+        """Draw k directions; return also how to draw them again, if they are many."""
         if draw is None and self.directions == "iid":
-            return noted_sphere(context.rng, k, d, context.recipes)
+            return draw_sphere(context.rng, k, d)
         return (draw or DIRECTIONS[self.directions])(context.rng, k, d), None
 
     def _read(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Reading:

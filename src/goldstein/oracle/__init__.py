@@ -1,5 +1,8 @@
 """What can be asked about f(x) = E[F(x; ξ)], what flows to and fro, and who evaluates."""
 
+from typing import TYPE_CHECKING
+
+from goldstein import retired
 from goldstein.oracle.oracles import (
     Deterministic,
     Expectation,
@@ -31,3 +34,7 @@ __all__ = [
     "Unreplayable",
     "indices",
 ]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = retired.names(__name__)

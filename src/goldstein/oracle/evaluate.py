@@ -1,64 +1,61 @@
-"""Who evaluates a query: this process, a pool of processes, or any executor, map or pool that the user brings.
+"""Evaluates queries: in this process, in a pool of processes, or by any executor, map or pool that the user brings.
 
-However many workers there are, and in whatever order they answer, each chunk carries its place, so that the answer is
-put together in the order of the rows and the trajectory is the same.
+Each chunk carries its place, so that the answer is put together in the order of the rows: the trajectory is the same
+with any number of workers.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from goldstein import arguments
+from goldstein import arguments, retired
 from goldstein.oracle.executor import DaskPool, ExecutorPool, MapPool, is_dask
-from goldstein.oracle.oracles import Oracle, StartedCounter
+from goldstein.oracle.interrupts import Interrupts
+from goldstein.oracle.oracles import Catch, Oracle, StartedCounter
 from goldstein.oracle.pool import ProcessPool
 from goldstein.oracle.query import Answer, Query
-from goldstein.oracle.scheduler import Rows, Scheduler, record_partial
-from goldstein.oracle.tasks import Catch, EvaluationLog, Task, TimeIsUp, WorkerPool
+from goldstein.oracle.scheduler import Batch, Rows, Scheduler, record_partial
+from goldstein.oracle.tasks import Evaluation, EvaluationLog, TimeIsUp, WorkerPool
 
-TOLD = 0.02  # seconds of work in this process after which to tell what came of it
+SECONDS_EACH = 0.02  # of work in this process after which the log hears of the answers
 POOL_METHODS = ("initialize", "submit", "wait", "kill", "close")
 
 
 def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
     """Say what is wrong with a `workers` argument, before anything is evaluated."""
-    if _is_number(workers):
+    number = isinstance(workers, int | np.integer) and not isinstance(workers, bool)
+    if number:
         if workers < -1 or workers == 0:
             expected = "a positive number of processes, or -1 for all cores"
             raise arguments.WrongValueError("workers", expected, str(workers))
-    elif workers is not None and (isinstance(workers, bool) or not _can_work(workers)):
-        raise TypeError(
-            "workers must be a number, an executor with .submit, a map-like callable, or a pool such as that of "
-            f"goldstein.oracle.ray; got {type(workers).__name__}."
-        )
+    elif workers is not None:
+        retired.check_members(type(workers), retired.POOL_MEMBERS)
+        if isinstance(workers, bool) or not (_is_pool(workers) or hasattr(workers, "submit") or callable(workers)):
+            raise TypeError(
+                "workers must be a number, an executor with .submit, a map-like callable, or a pool such as that of "
+                f"goldstein.oracle.ray; got {type(workers).__name__}."
+            )
     if getattr(workers, "asynchronous", False) is True:
         raise TypeError("workers must be a client that waits for its answers; got an asynchronous one.")
     arguments.count("retries", retries, least=0)
     if arguments.optional_positive("timeout", timeout) is None:
         return
-    if workers is None or (_is_number(workers) and workers == 1):
+    if workers is None or (number and workers == 1):
         raise ValueError(
             "timeout needs workers, since an evaluation in this process cannot be stopped: use two workers or more."
         )
-    if not _is_number(workers) and not _is_pool(workers) and not hasattr(workers, "submit"):
+    if not number and not _is_pool(workers) and not hasattr(workers, "submit"):
         raise ValueError(
             "timeout needs workers that answer one by one, but those given are a map-like callable; use a number of "
             "processes or an executor with .submit."
         )
-
-
-def _is_number(workers: Any) -> bool:
-    return isinstance(workers, int | np.integer) and not isinstance(workers, bool)
-
-
-def _can_work(workers: Any) -> bool:
-    return _is_pool(workers) or hasattr(workers, "submit") or callable(workers)
 
 
 def _is_pool(workers: Any) -> bool:
@@ -66,11 +63,12 @@ def _is_pool(workers: Any) -> bool:
 
 
 def make_pool(workers: Any) -> WorkerPool | None:
-    """Return those who evaluate; None: this process does."""
-    if workers is None or (_is_number(workers) and workers == 1):
+    """Return the pool of a `workers` argument; None: this process evaluates."""
+    if workers is None:
         return None
-    if _is_number(workers):
-        return ProcessPool((os.cpu_count() or 1) if workers == -1 else int(workers))
+    if isinstance(workers, int | np.integer):
+        size = (os.cpu_count() or 1) if workers == -1 else int(workers)
+        return None if workers == 1 else ProcessPool(size)
     if _is_pool(workers):
         pool: WorkerPool = workers
         return pool
@@ -87,7 +85,7 @@ class Evaluator:
     Parameters
     ----------
     oracle : Oracle
-        What to ask.
+        What to evaluate.
     workers : None, int, executor, map-like callable or pool
         None or 1: this process. An int: that many processes (−1: all cores); one that dies is replaced. Anything with
         `.submit` (an executor of concurrent.futures, loky or mpi4py.futures, a client of dask.distributed), a callable
@@ -95,34 +93,31 @@ class Evaluator:
     catch : tuple of exception types
         Exceptions that count as a failed evaluation.
     timeout : float, optional
-        Seconds that one evaluation may take. One that takes longer is given up and done again; see Notes for when
-        that is noticed. Needs workers.
+        Seconds that one evaluation may take. One that takes longer is stopped and done again. Needs workers.
     retries : int, optional
-        How often a row is done again that took its worker with it or took too long, before it counts as failed.
+        How often a row is done again that crashed its worker or took too long, before it counts as failed.
 
     Attributes
     ----------
     started : int
-        Rows of the last query that were started, each counted once, for one that an exception broke off.
+        Rows of the last query that were started, each counted once.
     repeated : int
         Rows of all queries that were started again, because a worker died, a chunk was lost, or it took too long.
     deadline : float or None
-        The moment of `time.monotonic()` at which the time is up; what is in flight is then given up, and `TimeIsUp`
-        is raised.
+        The moment of `time.monotonic()` at which what is in flight is abandoned and `TimeIsUp` is raised.
+    interrupts : Interrupts
+        When Ctrl-C may interrupt.
 
     Notes
     -----
     Points of a function that is not vectorised go to workers in chunks that last some latencies of the pool;
-    a vectorised function gets one chunk a worker. A chunk that is lost is done again row by row; a row that took its
-    worker with it 1 + `retries` times is NaN. Threads, and workers of other people's executors, cannot be stopped when
-    they hang: they are left alone, and when none is left the run ends.
+    a vectorised function gets one chunk a worker. A chunk that is lost is done again row by row; a row that crashed its
+    worker 1 + `retries` times is NaN. Threads, and workers of other people's executors, cannot be stopped when they
+    hang: they count as missing, and when none is left the run ends.
 
     A process of this machine tells which row it is at: one that hangs is noticed within a second and twice the timeout.
     Other workers do not, and a vectorised function has no single rows: there a chunk has the timeout of all its rows,
     a second, and twice the longest delay that was seen. Until the first answer has come, ten more seconds are given.
-
-    A program that uses mpi4py.futures is started by `mpiexec -n 1 python program.py`, or, where MPI starts no further
-    processes, by `mpiexec -n 5 python -m mpi4py.futures program.py` for four workers.
 
     Examples
     --------
@@ -146,19 +141,20 @@ class Evaluator:
         self.oracle = oracle
         self.catch = catch
         self.deadline: float | None = None
+        self.interrupts = Interrupts()  # which lets Ctrl-C through at any time until it is entered
         self._counter = StartedCounter()
-        self._given = workers
-        self._pool = make_pool(workers)
+        self._row_seconds = 0.0  # in this process; 0: not known yet
         self._scheduler: Scheduler | None = None
-        self._pace = 0.0  # seconds a row takes in this process; 0: not known yet
-        if self._pool is not None:
-            even = oracle.vectorized or isinstance(self._pool, MapPool)
-            self._scheduler = Scheduler(self._pool, timeout, retries, even)
-            self._initialized = False
+        self._initialized = False
+        pool = make_pool(workers)
+        self._closes = pool is not workers  # a pool that was given is the user's own
+        if pool is not None:
+            even = oracle.vectorized or isinstance(pool, MapPool)
+            self._scheduler = Scheduler(pool, retries, timeout=timeout, even=even)
 
     @property
     def started(self) -> int:
-        """Rows of the query at hand that were started."""
+        """Rows of the current query that were started."""
         return self._counter.started
 
     @started.setter
@@ -180,7 +176,7 @@ class Evaluator:
         query : Query
             What to evaluate.
         known : pairs of first row and Answer, optional
-            Rows that are known already and are not asked again.
+            Rows that are known already and are not evaluated again.
         log : EvaluationLog, optional
             Hears of each chunk before it is started, and of its answer as it arrives.
         """
@@ -192,67 +188,57 @@ class Evaluator:
             return self.oracle.evaluate(query, self.catch, self._counter)
         missing = _missing(len(query), pieces)
         if not missing:
-            return _together(pieces)
+            return _joined(pieces)
+        log = EvaluationLog() if log is None else log
         if self._scheduler is not None:
-            pieces += self._by_workers(query, missing, log)
+            pieces += self._by_workers(self._scheduler, query, missing, log)
         elif self.oracle.vectorized:
             pieces += self._at_once(query, missing, log)
         else:
             pieces += self._bit_by_bit(query, missing, log)
-        return _together(pieces)
+        return _joined(pieces)
 
-    def _bit_by_bit(self, query: Query, missing: list[Rows], log: EvaluationLog | None) -> list[tuple[int, Answer]]:
-        """Answer in this process, in chunks that are told as they come."""
-        pieces = []
-        for run in missing:
-            first, end = run
+    def _bit_by_bit(self, query: Query, missing: list[Rows], log: EvaluationLog) -> Iterator[tuple[int, Answer]]:
+        """Answer in this process, in chunks of which the log hears as they come."""
+        for first, end in missing:
             while first < end:
                 self.check_time()
-                rows = 1 if self._pace == 0.0 else max(int(TOLD / self._pace), 1)
+                rows = 1 if self._row_seconds == 0.0 else max(int(SECONDS_EACH / self._row_seconds), 1)
                 last = min(first + rows, end)
-                if log is not None:
-                    log.start(first, last - first)
+                log.start(first, last - first)
                 start = time.perf_counter()
                 before = self.started
                 try:
                     answer = self.oracle.evaluate(query.rows(first, last), self.catch, self._counter)
                 except BaseException:
-                    if log is not None:
-                        record_partial(log, first, last - first, self.started - before, self._counter.partial)
+                    record_partial(log, first, last - first, self.started - before, self._counter.partial)
                     raise
-                self._pace = max((time.perf_counter() - start) / (last - first), 1e-9)
-                pieces.append((first, answer))
-                if log is not None:
-                    log.record(first, answer)
+                self._row_seconds = max((time.perf_counter() - start) / (last - first), 1e-9)
+                log.record(first, answer)
+                yield first, answer
                 first = last
-        return pieces
 
-    def _at_once(self, query: Query, missing: list[Rows], log: EvaluationLog | None) -> list[tuple[int, Answer]]:
+    def _at_once(self, query: Query, missing: list[Rows], log: EvaluationLog) -> Iterator[tuple[int, Answer]]:
         """Answer in this process by one call for all rows."""
         self.check_time()
-        asked = _chosen(query, missing)
-        if log is not None:
-            for first, last in missing:
-                log.start(first, last - first)
-        answer = self.oracle.evaluate(asked, self.catch, self._counter)
-        pieces = []
+        for first, last in missing:
+            log.start(first, last - first)
+        answer = self.oracle.evaluate(_only(query, missing), self.catch, self._counter)
         row = 0
         for first, last in missing:
             piece = replace(answer, values=answer.values[row : row + last - first])
             row += last - first
-            pieces.append((first, piece))
-            if log is not None:
-                log.record(first, piece)
-        return pieces
+            log.record(first, piece)
+            yield first, piece
 
-    def _by_workers(self, query: Query, missing: list[Rows], log: EvaluationLog | None) -> list[tuple[int, Answer]]:
-        """Answer by the pool."""
-        assert self._scheduler is not None
-        assert self._pool is not None
+    def _by_workers(
+        self, scheduler: Scheduler, query: Query, missing: list[Rows], log: EvaluationLog
+    ) -> list[tuple[int, Answer]]:
         if not self._initialized:
-            self._pool.initialize(Task(self.oracle, self.catch))
+            scheduler.pool.initialize(Evaluation(self.oracle, self.catch))
             self._initialized = True
-        batch = self._scheduler.batch(query, missing, log, self.deadline)
+        scheduler.interrupts = self.interrupts
+        batch = Batch(scheduler, query, missing, log, self.deadline)
         try:
             batch.run()
         finally:
@@ -262,23 +248,23 @@ class Evaluator:
     def check_time(self) -> None:
         """Raise TimeIsUp if the time is up."""
         if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise TimeIsUp("The time that the run was given is over.")
+            raise TimeIsUp
 
     def __enter__(self) -> Evaluator:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._pool is not None and self._initialized:
+        if self._scheduler is not None and self._initialized:
             self._initialized = False
-            if self._pool is not self._given:  # a pool that was given is the user's own
-                self._pool.close()
+            if self._closes:
+                self._scheduler.pool.close()
 
 
 def _missing(rows: int, pieces: list[tuple[int, Answer]]) -> list[Rows]:
     """Return the runs of rows that no piece answers."""
     missing: list[Rows] = []
     row = 0
-    for first, answer in sorted(pieces, key=_place):
+    for first, answer in sorted(pieces, key=itemgetter(0)):
         if first > row:
             missing.append((row, first))
         row = max(row, first + len(answer.values))
@@ -287,9 +273,9 @@ def _missing(rows: int, pieces: list[tuple[int, Answer]]) -> list[Rows]:
     return missing
 
 
-def _chosen(query: Query, runs: list[Rows]) -> Query:
+def _only(query: Query, missing: list[Rows]) -> Query:
     """Return the query of some rows only."""
-    chunks = [query.rows(first, last) for first, last in runs]
+    chunks = [query.rows(first, last) for first, last in missing]
     if len(chunks) == 1:
         return chunks[0]
     points = np.concatenate([chunk.points for chunk in chunks])
@@ -297,13 +283,9 @@ def _chosen(query: Query, runs: list[Rows]) -> Query:
     return Query(points, np.concatenate(samples) if samples else None, query.order, fresh=True)
 
 
-def _together(pieces: list[tuple[int, Answer]]) -> Answer:
-    """Put the pieces of an answer together, in the order of the rows."""
+def _joined(pieces: list[tuple[int, Answer]]) -> Answer:
+    """Return the pieces of an answer as one, in the order of the rows."""
     if len(pieces) == 1:
         return pieces[0][1]
-    first, *others = [answer for _, answer in sorted(pieces, key=_place)]
+    first, *others = [answer for _, answer in sorted(pieces, key=itemgetter(0))]
     return first.joined(others)
-
-
-def _place(piece: tuple[int, Answer]) -> int:
-    return piece[0]

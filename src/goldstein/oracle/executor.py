@@ -5,20 +5,23 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
-import queue
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from goldstein.oracle import worker
-from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
+from goldstein.oracle.tasks import CANCELLED, Chunk, Outcome, Task, TaskLost, TaskResult
 
 Map = Callable[[Callable[[Chunk], TaskResult], Iterable[Chunk]], Iterable[TaskResult]]
 
-START = 60.0  # seconds that Dask's workers may take to be there, and to hand over what they have done
+START = 60.0  # seconds that Dask's workers may take to be there
+HAND_OVER = 1.0  # and to wait for a result that should be there, before looking at others
+MACHINE_ERRORS = (BrokenExecutor, CancelledError, OSError, EOFError)
 GONE = 300.0  # seconds without any worker, after there were some, at which a Dask cluster is beyond hope
 
 
@@ -34,14 +37,16 @@ class ExecutorPool:
         `submit(function, *args)` returns a future with `add_done_callback`, `cancel` and `result`.
     """
 
+    _result_options: ClassVar[dict[str, float]] = {}
+
     def __init__(self, executor: Any) -> None:
         self.executor = executor
         self._max_workers = _size(executor)
         self._submit_options = _submit_options(executor)
-        self._chunks: dict[int, Chunk] = {}
-        self._futures: dict[int, Any] = {}
+        self._in_flight: dict[int, tuple[Chunk, Any]] = {}  # each with its future
         self._hanging: set[int] = set()
-        self._finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._finished: deque[int] = deque()
+        self._any_finished = threading.Event()
         self._tickets = itertools.count()
         self._key = worker.new_key()
         self._task: Task | None = None
@@ -74,42 +79,54 @@ class ExecutorPool:
         self._submit(ticket, chunk)
         return ticket
 
-    def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
+    def wait(self, seconds: float | None) -> Iterable[tuple[int, Outcome]]:
         """Wait until a future calls back; return all that have."""
-        ends: list[tuple[int, TaskResult | TaskLost]] = []
-        for ticket in self._next_finished(seconds):
+        if seconds != 0.0:
+            self.poll(seconds)
+        self._any_finished.clear()
+        ends: list[tuple[int, Outcome]] = []
+        later: list[int] = []
+        while self._finished:
+            ticket = self._finished.popleft()
             self._hanging.discard(ticket)
-            future = self._futures.pop(ticket, None)
-            if future is None:
+            if ticket not in self._in_flight:
                 continue
-            chunk = self._chunks.pop(ticket)
+            chunk, future = self._in_flight[ticket]
             end = self._outcome(future)
-            if not isinstance(end, worker.TaskUnknown):
-                ends.append((ticket, end))
-            elif self._cancelled:
-                ends.append((ticket, TaskLost("it was taken back", started=0)))
-            else:
+            if end is None:
+                later.append(ticket)
+                continue
+            del self._in_flight[ticket]
+            if isinstance(end, worker.TaskUnknown) and self._cancelled:
+                end = CANCELLED
+            if isinstance(end, worker.TaskUnknown):
                 self._submit(ticket, chunk, self._bytes())
+            else:
+                ends.append((ticket, end))
+        self._finished.extend(later)
         return ends
 
+    def poll(self, seconds: float | None) -> None:
+        """Wait until a future calls back."""
+        self._any_finished.wait(seconds)
+
     def cancel_pending(self) -> None:
-        """Cancel what nobody has begun with."""
+        """Cancel what was not started."""
         self._cancelled = True
-        for future in list(self._futures.values()):
+        for _, future in list(self._in_flight.values()):
             future.cancel()
 
     def rows_started(self, ticket: int) -> int | None:
-        """Return 0 for a chunk that somebody may be working on, of which no more is known; None while it waits."""
-        future = self._futures[ticket]
+        """Return 0 for a chunk that may be worked on, of which no more is known; None while it waits."""
+        _, future = self._in_flight[ticket]
         waits = hasattr(future, "running") and not future.running()
         return None if waits else 0
 
     def kill(self, ticket: int) -> int | None:
         """Cancel a chunk; one that is being worked on cannot be stopped, and its worker is missing from now on."""
-        future = self._futures.pop(ticket, None)
-        if future is None:
+        if ticket not in self._in_flight:
             return 0
-        self._chunks.pop(ticket)
+        _, future = self._in_flight.pop(ticket)
         if future.cancel():
             return 0
         self._hanging.add(ticket)
@@ -120,32 +137,36 @@ class ExecutorPool:
     def close(self) -> None:
         """Cancel what waits; the executor is the user's own."""
         self.cancel_pending()
-        self._futures.clear()
-        self._chunks.clear()
+        self._in_flight.clear()
         worker.forget(self._key)
 
     def _submit(self, ticket: int, chunk: Chunk, packed: Any = None) -> None:
-        self._chunks[ticket] = chunk
-        with _taking_work():
-            future = self.executor.submit(worker.work, self._key, chunk, packed, **self._submit_options)
-        self._futures[ticket] = future
-        future.add_done_callback(lambda _: self._finished.put(ticket))
-
-    def _outcome(self, future: Any) -> TaskResult | TaskLost | worker.TaskUnknown:
-        """Return what a future holds; a task never raises, so that an exception is the machine's."""
-        if future.cancelled():
-            return TaskLost("it was cancelled", started=0)
         try:
-            return self._result(future)
-        except (BrokenExecutor, CancelledError, OSError, EOFError) as error:
-            return TaskLost(f"{type(error).__name__}: {error}")
+            future = self.executor.submit(worker.work, self._key, chunk, packed, **self._submit_options)
+        except RuntimeError as error:  # BrokenExecutor is one
+            raise RuntimeError(
+                f"The executor given as workers takes no more work ({type(error).__name__}: {error}); make a new one, "
+                "or use a number of processes as workers, which are replaced when they die."
+            ) from error
+        self._in_flight[ticket] = (chunk, future)
+        future.add_done_callback(lambda _: self._on_finished(ticket))
+
+    def _on_finished(self, ticket: int) -> None:
+        self._finished.append(ticket)
+        self._any_finished.set()
+
+    def _outcome(self, future: Any) -> Outcome | worker.TaskUnknown | None:
+        """Return what a future holds; a task never raises, so that an exception is the machine's. None: not yet."""
+        if future.cancelled():
+            return CANCELLED
+        try:
+            result: TaskResult | worker.TaskUnknown = future.result(**self._result_options)
+        except TimeoutError:
+            return None
         except Exception as error:
-            if type(error).__module__.startswith("distributed."):
+            if isinstance(error, MACHINE_ERRORS) or type(error).__module__.startswith("distributed."):
                 return TaskLost(f"{type(error).__name__}: {error}")
             raise
-
-    def _result(self, future: Any) -> TaskResult | worker.TaskUnknown:
-        result: TaskResult | worker.TaskUnknown = future.result()
         return result
 
     def _bytes(self) -> Any:
@@ -154,28 +175,23 @@ class ExecutorPool:
             self._packed = worker.pack(self._task)
         return self._packed
 
-    def _next_finished(self, seconds: float | None) -> list[int]:
-        tickets: list[int] = []
-        with suppress(queue.Empty):
-            tickets.append(self._finished.get(timeout=seconds))
-            while True:
-                tickets.append(self._finished.get_nowait())
-        return tickets
-
 
 class DaskPool(ExecutorPool):
     """A pool behind a `dask.distributed.Client`; the task is scattered to its workers instead of sent with chunks.
 
-    Dask itself does a chunk again when its worker dies, of which nobody here hears; so it is in no count.
+    Dask itself does a chunk again when its worker dies, without a word; so that is in no count.
     """
+
+    _result_options: ClassVar[dict[str, float]] = {"timeout": HAND_OVER}  # Dask may compute it again
 
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
         self._scattered: Any = None
         self._last_answer: float | None = None  # when the last chunk came back
 
-    def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
-        """Wait until a future calls back; say so when nobody is left who could make it."""
+    def wait(self, seconds: float | None) -> Iterable[tuple[int, Outcome]]:
+        """Wait until a future calls back; say so when no worker is left."""
+        self._finished.extend(ticket for ticket, (_, future) in self._in_flight.items() if _is_lost(future))
         ends = super().wait(seconds)
         now = time.monotonic()
         if ends:
@@ -186,35 +202,33 @@ class DaskPool(ExecutorPool):
 
     def submit(self, chunk: Chunk) -> int:
         """Submit a chunk."""
-        if self._last_answer is not None and not self._futures:  # nobody could have been heard while nothing was asked
+        if self._last_answer is not None and not self._in_flight:  # it could not have answered
             self._last_answer = time.monotonic()
         return super().submit(chunk)
 
     def cancel_pending(self) -> None:
-        """Dask cancels also what is being worked on, and then nobody would know; so what is in flight is waited for."""
+        """Wait for what is in flight: Dask would also cancel what is being worked on, uncounted."""
         self._cancelled = True
 
     def kill(self, ticket: int) -> int | None:
-        """Cancel a chunk; one that is being worked on goes on."""
-        future = self._futures.pop(ticket, None)
-        if future is None:
+        """Cancel a chunk; one that is being worked on continues."""
+        if ticket not in self._in_flight:
             return 0
-        self._chunks.pop(ticket)
+        _, future = self._in_flight.pop(ticket)
         future.cancel()
         return None
 
     def close(self) -> None:
         """Cancel what waits, and let go of the task."""
-        for future in self._futures.values():
-            future.cancel()
+        super().cancel_pending()
         super().close()
         self._scattered = None
 
-    def _result(self, future: Any) -> TaskResult | worker.TaskUnknown:
-        result: TaskResult | worker.TaskUnknown = future.result(
-            timeout=START
-        )  # it may have died with the worker that had it
-        return result
+    def _outcome(self, future: Any) -> Outcome | worker.TaskUnknown | None:
+        """Return what a future holds; what the cluster has cancelled or lost may have been started."""
+        if _is_lost(future) or future.cancelled():
+            return TaskLost("the Dask cluster was restarted, or has lost it", cluster_fault=True)
+        return super()._outcome(future)
 
     def _bytes(self) -> Any:
         """Return a future of the bytes, which is where the workers are; the bytes, if all died who had them."""
@@ -259,7 +273,7 @@ class MapPool:
         self._chunks[chunk.first] = chunk
         return chunk.first
 
-    def wait(self, seconds: float | None) -> Iterator[tuple[int, TaskResult | TaskLost]]:
+    def wait(self, seconds: float | None) -> Iterator[tuple[int, Outcome]]:
         """Map the task over all chunks, and hand on what comes as it comes."""
         assert self._task is not None
         task = _Stoppable(self._task)
@@ -273,8 +287,7 @@ class MapPool:
             if chunks.pop(done.first, None) is None:
                 raise _lossy(f"two answers to one of {count - 1}")
             task.stopped = task.stopped or done.error is not None
-            begun = done.answer is not None or done.error is not None
-            yield done.first, done if begun else TaskLost("it was taken back", started=0)
+            yield done.first, CANCELLED if done.skipped else done
         if chunks:
             raise _lossy(f"{count} answers to {count + len(chunks)}")
 
@@ -289,6 +302,11 @@ class MapPool:
     def close(self) -> None:
         """Nobody was hired here."""
         self._chunks.clear()
+
+
+def _is_lost(future: Any) -> bool:
+    """Whether a Dask cluster knows nothing of a future any more, which then never calls back."""
+    return getattr(future, "status", "") == "lost"
 
 
 def is_dask(executor: Any) -> bool:
@@ -313,18 +331,6 @@ def _submit_options(executor: Any) -> dict[str, bool]:
         if "pure" in inspect.signature(executor.submit).parameters:
             return {"pure": False}
     return {}
-
-
-@contextmanager
-def _taking_work() -> Iterator[None]:
-    """Say in one sentence that an executor takes no more work."""
-    try:
-        yield
-    except RuntimeError as error:  # BrokenExecutor is one
-        raise RuntimeError(
-            f"The executor given as workers takes no more work ({type(error).__name__}: {error}); make a new one, or "
-            "use a number of processes as workers, which are replaced when they die."
-        ) from error
 
 
 def _lossy(what: str) -> ValueError:

@@ -1,11 +1,10 @@
 """Oracles: what can be asked about f(x) = E[F(x; ξ)].
 
-An oracle wraps the user's function and states what it can do: replay the same ξ at two points
-(`replayable`), give gradients (`differentiable`), be summed exactly (`n`). It never knows who asks, never
-counts and remembers nothing of a run.
+An oracle wraps the user's function and states what it can do: replay the same ξ at two points (`replayable`), give
+gradients (`differentiable`), be summed exactly (`n`). It keeps nothing of a run.
 
-The function is a stranger: it may write into its argument, keep it, or return its own buffer. So it gets points of its
-own, and what it answers is copied.
+The function may write into its argument, keep it, or return its own buffer. So it gets points of its own, and what it
+answers is copied.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ from goldstein.oracle.query import Answer, Query, Sampler, Samples
 from goldstein.oracle.stats import DOUBLE, Array
 
 FAILED = np.nan
+Function = Callable[..., Any]
+Catch = tuple[type[BaseException], ...]
 
 
 @dataclass
 class StartedCounter:
-    """How many rows of a query were started, whatever became of them.
+    """How many rows of a query were started.
 
     `partial` holds the answers to the rows before the one that an exception broke off, which were paid for.
     """
@@ -51,15 +52,11 @@ class Oracle:
     replayable = True
     stochastic = True
     n: int | None = None
-    called: ClassVar[tuple[str, ...]] = ()  # what the function is called with, before `args`; (): nobody knows
+    called: ClassVar[tuple[str, ...]] = ()  # what the function is called with, before `args`; (): unknown
     advice: ClassVar[str] = "what else it needs goes into args="
 
     def __init__(
-        self,
-        fun: Callable[..., Any],
-        args: Sequence[Any] = (),
-        vectorized: bool = False,
-        grad: Callable[..., Any] | None = None,
+        self, fun: Function, args: Sequence[Any] = (), vectorized: bool = False, grad: Function | None = None
     ) -> None:
         if not callable(fun):
             raise TypeError(f"{type(self).__name__} needs a callable, got {type(fun).__name__}.")
@@ -76,9 +73,10 @@ class Oracle:
         """Say in one sentence that a function cannot be called as this oracle will."""
         if fun is None or not self.called or arguments.takes(fun, len(self.called) + len(self.args)):
             return
-        given = ", ".join((*self.called, *(["*args"] if self.args else [])))
+        parameters = ", ".join(self.called + ("*args",) * bool(self.args))
         raise TypeError(
-            f"{type(self).__name__} calls {name}({given}), which {arguments.signature(fun)} cannot be; {self.advice}."
+            f"{type(self).__name__} calls {name}({parameters}), which {arguments.signature(fun)} cannot be; "
+            f"{self.advice}."
         )
 
     @property
@@ -96,9 +94,7 @@ class Oracle:
         """Draw k samples: `sample(rng, k)`; None when there is no ξ to choose."""
         return None
 
-    def evaluate(
-        self, query: Query, catch: tuple[type[BaseException], ...] = (), counter: StartedCounter | None = None
-    ) -> Answer:
+    def evaluate(self, query: Query, catch: Catch = (), counter: StartedCounter | None = None) -> Answer:
         """Answer a query; an exception listed in `catch` gives NaN in its rows.
 
         Any other exception propagates, with the point as `.point`; `counter` then tells how many rows were started.
@@ -112,9 +108,7 @@ class Oracle:
             return self._evaluate_at_once(fun, query, catch, counter)
         return self._evaluate_rows(fun, query, catch, counter)
 
-    def _evaluate_at_once(
-        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], counter: StartedCounter
-    ) -> Answer:
+    def _evaluate_at_once(self, fun: Function, query: Query, catch: Catch, counter: StartedCounter) -> Answer:
         samples = () if query.samples is None else (query.samples,)
         first = query.points[0].copy()
         counter.started += len(query)
@@ -127,9 +121,7 @@ class Oracle:
             _mark(error, first)
             raise
 
-    def _evaluate_rows(
-        self, fun: Callable[..., Any], query: Query, catch: tuple[type[BaseException], ...], counter: StartedCounter
-    ) -> Answer:
+    def _evaluate_rows(self, fun: Function, query: Query, catch: Catch, counter: StartedCounter) -> Answer:
         out = np.empty(query.shape)
         roundoff = DOUBLE
         reason = ""
@@ -212,12 +204,7 @@ class FiniteSum(Oracle):
     called = ("x", "i")
 
     def __init__(
-        self,
-        fun: Callable[..., Any],
-        n: int,
-        args: Sequence[Any] = (),
-        vectorized: bool = False,
-        grad: Callable[..., Any] | None = None,
+        self, fun: Function, n: int, args: Sequence[Any] = (), vectorized: bool = False, grad: Function | None = None
     ) -> None:
         super().__init__(fun, args, vectorized, grad)
         self.n = arguments.count("n", n)
@@ -253,11 +240,11 @@ class Expectation(Oracle):
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Function,
         sample: Sampler,
         args: Sequence[Any] = (),
         vectorized: bool = False,
-        grad: Callable[..., Any] | None = None,
+        grad: Function | None = None,
     ) -> None:
         super().__init__(fun, args, vectorized, grad)
         if not callable(sample):
@@ -384,16 +371,16 @@ def _checked(values: Any, shape: tuple[int, ...]) -> Array:
 
 def _single(value: Any, shape: tuple[int, ...]) -> Any:
     """Return one answer of a function of one point; a one-element array counts as a number."""
-    wanted = "one real number" if shape == () else f"a gradient of shape {shape}"
+    expected = "one real number" if shape == () else f"a gradient of shape {shape}"
     if isinstance(value, tuple):
-        raise ValueError(f"The function returned a tuple of {len(value)} where {wanted} was expected.")
+        raise ValueError(f"The function returned a tuple of {len(value)} where {expected} was expected.")
     out = _unmasked(value)
     if np.can_cast(out.dtype, np.float64, casting="same_kind"):
         if out.shape == shape:
             return out
         if shape == () and out.size == 1:
             return out.item()
-    raise ValueError(f"The function returned {value!r:.80} where {wanted} was expected.")
+    raise ValueError(f"The function returned {value!r:.80} where {expected} was expected.")
 
 
 def _unmasked(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What flows between a method and whoever evaluates: points out, answers back."""
+"""What flows between a method and its evaluator: points out, answers back."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 from goldstein import retired
 from goldstein.oracle.coordinates import Coordinates
-from goldstein.oracle.recipe import Outside, Recipe
+from goldstein.oracle.recipe import Outside, Recipe, Repeated
 from goldstein.oracle.stats import DOUBLE, Array, Tally
 
 Samples = npt.NDArray[Any]
 Sampler = Callable[[np.random.Generator, int], Samples]
+
+LONG = 2**16  # bytes of an array that another machine is better sent in a shorter form, or once only
 
 
 @retired.fields(memory="aux", cut="truncated")
@@ -37,9 +39,9 @@ class Query:
     aux : object
         What the method needs to read the answer (its directions, say). Not for the evaluator.
     fresh : bool
-        The arrays were made for this query and nobody will read them again, so a function may work in place on them.
+        The arrays were made for this query alone, so that a function may work in place on them.
     recipe : Recipe or None
-        How the points are made, for whoever is too far away to be sent them.
+        How the points are made, if they are long; workers on other machines are sent it instead.
     """
 
     points: Array
@@ -66,8 +68,24 @@ class Query:
         recipe = None if self.recipe is None else self.recipe.rows(first, last)
         return Query(self.points[first:last], samples, self.order, fresh=self.fresh, recipe=recipe)
 
+    def failed(self) -> Answer:
+        """Return the answer when every evaluation has failed."""
+        return Answer(np.full(self.shape, np.nan))
+
+    def compact(self) -> Query | CompactQuery:
+        """Return what is best sent to another machine: a recipe in the place of long points."""
+        recipe = self.recipe
+        if recipe is None and self.points.strides[0] == 0:
+            recipe = Repeated(self.points[0], len(self.points))
+        if recipe is None or self.points.nbytes < LONG:
+            return self
+        return CompactQuery(recipe, self.samples, self.order)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"recipe": None}
+
     def handed_out(self) -> Query:
-        """Return what a stranger may have: arrays of its own, and nothing of the method's."""
+        """Return what the user's function may have: arrays of its own, and nothing of the method's."""
         if self.fresh:
             return Query(self.points, self.samples, self.order, self.truncated, fresh=True)
         samples = None if self.samples is None else self.samples.copy()
@@ -77,6 +95,19 @@ class Query:
         """Return a query of a run as the user sees it."""
         recipe = None if self.recipe is None else Outside(self.recipe, coordinates)
         return Query(coordinates.outside(self.points), self.samples, self.order, self.truncated, recipe=recipe)
+
+
+@dataclass(eq=False)
+class CompactQuery:
+    """A query whose points are still to be made."""
+
+    recipe: Recipe
+    samples: Samples | None
+    order: int
+
+    def expanded(self) -> Query:
+        """Make the points."""
+        return Query(self.recipe.points(), self.samples, self.order)
 
 
 @dataclass(eq=False)

@@ -1,14 +1,12 @@
 """Ray: a pool of resident actors, on this machine or on a cluster of many.
 
-An actor gets the oracle once and keeps it. Parts whose points come from a random stream are sent as recipes
+An actor gets the oracle once and keeps it. Long points that come from a random stream are sent as recipes
 (`goldstein.oracle.recipe`), and the long arrays in them, such as the iterate, travel once to each node.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import itertools
 import logging
 import math
 import os
@@ -16,21 +14,19 @@ import pickle
 import socket
 import tempfile
 import time
-import traceback
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from goldstein import arguments
-from goldstein.oracle.query import Query
-from goldstein.oracle.recipe import Recipe, Repeated
-from goldstein.oracle.stats import Array
-from goldstein.oracle.tasks import Chunk, Task, TaskLost, TaskResult
+from goldstein import arguments, retired
+from goldstein.oracle.query import LONG, CompactQuery, Query
+from goldstein.oracle.tasks import Chunk, QueueingPool, Task, TaskLost, TaskResult
 from goldstein.oracle.worker import sendable, unpack
 
 try:
@@ -38,10 +34,10 @@ try:
 except ImportError as error:
     raise ImportError("goldstein.oracle.ray needs Ray: pip install 'goldstein[ray]'.", name="ray") from error
 
-SMALL = 2**16  # bytes of points that are not worth a recipe
-LONG = 2**16  # bytes of an array in a recipe that travels by itself, once to each node
-STORED = 16  # such arrays that are kept for the chunks to come
-PAUSE = 1.0  # seconds before somebody is hired in the place of one who could not come
+Bytes = npt.NDArray[np.uint8]
+
+STORED = 16  # long arrays that are kept for the chunks to come
+PAUSE = 1.0  # seconds before an actor is asked for in the place of one that could not start
 
 
 class RemoteWorker:
@@ -49,90 +45,64 @@ class RemoteWorker:
 
     def __init__(self) -> None:
         self._task: Task | None = None
-        self._refusal = RuntimeError("This actor has no task.")
+        self._refusal = "This actor has no task."
 
     def initialize(self, held: Sequence[Any], version: str) -> str:
-        """Take on the task behind a reference, from a program with that version of NumPy.
+        """Take the task behind a reference, from a program with that version of NumPy.
 
         Return why it cannot, "" when it can.
         """
         self._task = None
-        reason = ""
+        self._refusal = ""
         try:
-            self._task = unpack(ray.get(held[0]))
+            task = unpack(ray.get(held[0]))
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+            self._refusal = f"{type(error).__name__}: {error}"
         if np.__version__ != version:  # whose random numbers may be others
-            self._task = None
-            reason = f"its NumPy is {np.__version__} and that of the program {version}"
-        self._refusal = RuntimeError(reason)
-        return reason
+            self._refusal = f"its NumPy is {np.__version__} and that of the program {version}"
+        if not self._refusal:
+            self._task = task
+        return self._refusal
 
-    def work(
-        self, first: int, order: int, samples: Any, points: Array | None, packed: bytes, *arrays: Array
-    ) -> TaskResult:
-        """Answer a chunk, whose points came as they are or as a recipe with its long arrays."""
+    def work(self, packed: bytes, *buffers: Bytes) -> TaskResult:
+        """Answer a chunk, whose long arrays came by themselves."""
         if self._task is None:
-            return TaskResult(first, 0, error=self._refusal)
+            raise RuntimeError(self._refusal)
         start = time.perf_counter()
-        try:
-            if points is None:
-                points = _unpacked(packed, arrays).points()
-            query = Query(points, samples, order)  # not fresh: what comes out of Ray's store cannot be written to
-        except Exception as error:
-            return sendable(TaskResult(first, 0, error=error, traceback=traceback.format_exc()))
-        done = self._task(Chunk(first, query))
-        done.seconds = time.perf_counter() - start
-        return sendable(done)
+        chunk: Chunk = pickle.loads(packed, buffers=buffers)
+        if isinstance(chunk.work, CompactQuery):
+            chunk.work = chunk.work.expanded()
+        chunk.work.fresh = False  # what comes out of Ray's store cannot be written to
+        result = self._task(chunk)
+        result.seconds = time.perf_counter() - start
+        return sendable(result)
 
 
-class _Packer(pickle.Pickler):
-    """Pickles a recipe without its long arrays."""
+@dataclass(frozen=True, eq=False)
+class Message:
+    """A chunk as it is sent: its first row, the number of its rows, and the arguments of `RemoteWorker.work`."""
 
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self.arrays: dict[int, tuple[int, Array]] = {}
-
-    def persistent_id(self, value: Any) -> int | None:
-        """Return the number of a long array; anything else is pickled as ever."""
-        if not isinstance(value, np.ndarray) or value.nbytes < LONG:
-            return None
-        number, _ = self.arrays.setdefault(id(value), (len(self.arrays), value))
-        return number
-
-
-class _Unpacker(pickle.Unpickler):
-    """Puts a recipe and its long arrays together again."""
-
-    def __init__(self, packed: bytes, arrays: Sequence[Array]) -> None:
-        super().__init__(io.BytesIO(packed))
-        self._arrays = arrays
-
-    def persistent_load(self, number: int) -> Array:
-        return self._arrays[number]
-
-
-def _unpacked(packed: bytes, arrays: Sequence[Array]) -> Recipe:
-    recipe: Recipe = _Unpacker(packed, arrays).load()
-    return recipe
+    first: int
+    rows: int
+    arguments: tuple[Any, ...]
 
 
 @dataclass(eq=False)
 class Actor:
-    """An actor, and the chunks that it was given and has not answered, by the references to their answers."""
+    """An actor, and the chunks that it was sent and has not answered, by the references to their answers."""
 
     handle: Any
-    chunks: dict[Any, tuple[int, Chunk]] = field(default_factory=dict)
+    chunks: dict[Any, tuple[int, Message]] = field(default_factory=dict)
 
-    def takes(self, chunk: Chunk) -> bool:
+    def takes(self, message: Message) -> bool:
         """Whether a chunk can be sent to it, ahead of time if need be.
 
         A row that is a chunk by itself has the actor to itself: if that dies, the row is to blame and no other.
         """
         if not self.chunks:
             return True
-        ((_, at_hand), *ahead) = self.chunks.values()
-        return not ahead and len(at_hand.query) > 1 and len(chunk.query) > 1
+        ((_, current), *ahead) = self.chunks.values()
+        return not ahead and current.rows > 1 and message.rows > 1
 
 
 @dataclass
@@ -145,7 +115,7 @@ class Resources:
     folder: tempfile.TemporaryDirectory[str] | None = None
 
     def release(self) -> None:
-        """Dismiss everybody; leave the cluster if it was joined here, which ends one that was started here."""
+        """End the actors; leave the cluster if it was joined here, which ends one that was started here."""
         for actor in (*self.actors, *self.starting.values()):
             _kill(actor)
         self.actors.clear()
@@ -157,7 +127,7 @@ class Resources:
             self.folder.cleanup()
 
 
-class RayPool:
+class RayPool(QueueingPool):
     """Actors of Ray, for `workers`.
 
     Parameters
@@ -167,23 +137,17 @@ class RayPool:
         starts one here. None: the one that this program has joined already, or that the variable RAY_ADDRESS names; if
         there is none, one is started here, without dashboard and usage reports. It ends with the pool.
     actors : int, optional
-        How many actors to hire; None: as many as there is room for.
+        How many actors; None: as many as there is room for.
     options : mapping, optional
-        What Ray should know of an actor, as in its `options`: `num_cpus` (1 unless given), `num_gpus`, `resources`,
-        `runtime_env`, ….
+        Options of an actor as Ray has them: `num_cpus` (1 unless given), `num_gpus`, `resources`, `runtime_env`, ….
     patience : float, optional
         Seconds to wait for the first actor, and for another one when none is left.
 
-    Attributes
-    ----------
-    far : bool
-        Parts are better sent as recipes; see `goldstein.oracle.recipe`.
-
     Notes
     -----
-    Ray does not start an actor again that has died: what it was doing is done by another one, and a new actor is hired
-    as soon as there is room. A run does not close the pool, which can be used for the next one; it is closed by
-    `close`, by `with`, or when nobody holds it any longer.
+    What an actor that died was doing is done by another one, and a new actor is started as soon as there is room. A run
+    does not close the pool, which can be used for the next one; it is closed by `close`, by `with`, or when it is
+    garbage.
 
     Each actor has a copy of the function and its data, which come once. goldstein must be installed on every node, and
     the NumPy that is here.
@@ -198,8 +162,6 @@ class RayPool:
     (True, True)
     """
 
-    far = True
-
     def __init__(
         self,
         address: str | None = None,
@@ -208,25 +170,23 @@ class RayPool:
         options: Mapping[str, Any] | None = None,
         patience: float = 60.0,
     ) -> None:
-        wanted = arguments.optional_count("actors", actors)
+        super().__init__()
+        count = arguments.optional_count("actors", actors)
         self._patience = arguments.positive("patience", patience)
         self._options = {"num_cpus": 1, **(options or {}), "max_restarts": 0}
         self._kind = ray.remote(RemoteWorker)
         self._resources = Resources()
         self._actors = self._resources.actors
         self._starting = self._resources.starting  # by the reference to their consent
-        self._waiting: deque[tuple[int, Chunk]] = deque()
         self._flight: dict[Any, Actor] = {}  # by the reference to the answer
-        self._finished: list[tuple[int, TaskResult | TaskLost]] = []
-        self._tickets = itertools.count()
         self._stored: OrderedDict[bytes, Any] = OrderedDict()
         self._task: Any = None
         self._spawn_at = 0.0
-        self._empty_since = 0.0  # since when there is nobody
+        self._empty_since = 0.0  # since when there is no actor
         self._last_failure = "there is no room for one"
         self._close = weakref.finalize(self, self._resources.release)
-        self._join(address, wanted)
-        self._wanted = wanted or self._room()
+        self._join(address, count)
+        self._count = count or self._room()
 
     @property
     def size(self) -> int:
@@ -234,7 +194,7 @@ class RayPool:
         return max(len(self._actors), 1)
 
     def initialize(self, task: Task) -> None:
-        """Send the task to every actor; hire those who are missing, and wait for some of them."""
+        """Send the task to every actor; start those that are missing, and wait for some of them."""
         if not self._close.alive:
             raise RuntimeError("This pool is closed; make a new one.")
         for actor in [actor for actor in self._actors if actor.chunks]:
@@ -242,7 +202,7 @@ class RayPool:
         self._waiting.clear()
         self._finished.clear()
         self._task = ray.put(_packed(task))
-        for actor in self._starting.values():  # who would come with the task before
+        for actor in self._starting.values():  # which would start with the task before
             _kill(actor)
         self._starting.clear()
         for actor in self._actors:
@@ -250,48 +210,16 @@ class RayPool:
         self._spawn_at = 0.0
         self._wait_for_actors()
 
-    def submit(self, chunk: Chunk) -> int:
-        """Put a chunk in flight: to an actor who is free, or ahead of time to one who is busy."""
-        ticket = next(self._tickets)
-        self._waiting.append((ticket, chunk))
-        self._dispatch()
-        return ticket
-
-    def wait(self, seconds: float | None) -> Iterable[tuple[int, TaskResult | TaskLost]]:
-        """Wait until a chunk has ended, an actor has died, or a new one has come."""
-        self._poll(0.0 if self._finished else seconds)
-        self._dispatch()
-        ends = self._finished
-        self._finished = []
-        return ends
-
-    def cancel_pending(self) -> None:
-        """Send nothing more; what an actor was sent is done, since it may have started."""
-        self._finished += [(ticket, TaskLost("it was taken back", started=0)) for ticket, _ in self._waiting]
-        self._waiting.clear()
-
-    def kill(self, ticket: int) -> int | None:
-        """Stop a chunk by dismissing its actor; what was sent there ahead of time comes back as lost."""
-        for entry in self._waiting:
-            if entry[0] == ticket:
-                self._waiting.remove(entry)
-                return 0
-        for actor in self._actors:
-            if any(ticket == given for given, _ in actor.chunks.values()):
-                self._remove(actor, "it was stopped", died=False)
-                break
-        for end in self._finished:
-            if end[0] == ticket:
-                self._finished.remove(end)
-                return end[1].started
-        return 0
+    def poll(self, seconds: float | None) -> None:
+        """Wait until a chunk has been answered, an actor has died, or a new one is ready."""
+        if not self._finished:
+            _ready([*self._flight, *self._starting], seconds)
 
     def close(self) -> None:
-        """Dismiss everybody, and end the cluster if it was started here."""
+        """End the actors, and the cluster if it was started here."""
+        super().close()
         self._close()
-        self._waiting.clear()
         self._flight.clear()
-        self._finished.clear()
         self._stored.clear()
         self._task = None
 
@@ -301,8 +229,8 @@ class RayPool:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _join(self, address: str | None, wanted: int | None) -> None:
-        """Join a cluster, or start one on this machine that has room for so many actors."""
+    def _join(self, address: str | None, count: int | None) -> None:
+        """Join a cluster, or start one on this machine that has room for the actors."""
         if address is None and ray.is_initialized():
             return
         if ray.is_initialized():
@@ -317,7 +245,7 @@ class RayPool:
             self._resources.folder = _folder()
             ray.init(
                 "local",
-                num_cpus=math.ceil(wanted * self._each()) if wanted else None,
+                num_cpus=math.ceil(count * self._each()) if count else None,
                 include_dashboard=False,
                 _node_ip_address="127.0.0.1",
                 _temp_dir=self._resources.folder.name,
@@ -340,80 +268,87 @@ class RayPool:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         return max(int(resources.get("CPU", 0.0) / (self._each() or 1.0)), 1)
 
-    def _message(self, query: Query) -> tuple[Array | None, bytes, list[Any]]:
-        """Return what tells an actor where to evaluate: points, or a recipe and references to its long arrays."""
-        points = query.points
-        recipe = query.recipe
-        if recipe is None and points.strides[0] == 0:
-            recipe = Repeated(points[0], len(points))
-        if recipe is None or points.nbytes < SMALL:
-            return points, b"", []
-        file = io.BytesIO()
-        packer = _Packer(file)
-        packer.dump(recipe)
-        return None, file.getvalue(), [self._put_once(array) for _, array in packer.arrays.values()]
+    def _message(self, chunk: Chunk) -> Message:
+        """Pack a chunk without its long arrays; those of a recipe, which other chunks need too, travel once."""
+        work = chunk.work
+        if isinstance(work, Query):
+            work = work.compact()
+        buffers: list[Any] = []
 
-    def _put_once(self, array: Array) -> Any:
-        """Return a reference to an array in Ray's store, from where each node fetches it once."""
-        array = np.ascontiguousarray(array)
-        key = hashlib.sha256(array.data).digest() + repr((array.shape, array.dtype.str)).encode()
-        reference = self._stored.pop(key, None)
-        if reference is None:
-            reference = ray.put(array)
-        self._stored[key] = reference
-        while len(self._stored) > STORED:
+        def keep_inside(buffer: pickle.PickleBuffer) -> bool:
+            content = np.frombuffer(buffer.raw(), np.uint8)
+            if content.size >= LONG:
+                buffers.append(self._put_once(content) if isinstance(work, CompactQuery) else content)
+            return content.size < LONG
+
+        packed = pickle.dumps(Chunk(chunk.first, work), protocol=5, buffer_callback=keep_inside)
+        return Message(chunk.first, len(chunk.work), (packed, *buffers))
+
+    def _put_once(self, content: Bytes) -> Any:
+        """Return a reference to bytes in Ray's store, from where each node fetches them once."""
+        key = hashlib.sha256(content.data).digest()
+        if key in self._stored:
+            self._stored.move_to_end(key)
+        else:
+            self._stored[key] = ray.put(content)
+        if len(self._stored) > STORED:
             self._stored.popitem(last=False)
-        return reference
+        return self._stored[key]
 
     def _dispatch(self) -> None:
-        """Send what waits to whoever takes it."""
+        """Send what waits to actors that take it."""
         while self._waiting and self._actors:
-            ticket, chunk = self._waiting[0]
-            actor = min(self._actors, key=_load)
-            if not actor.takes(chunk):
+            ticket, message = self._waiting[0]
+            actor = min(self._actors, key=lambda one: len(one.chunks))
+            if not actor.takes(message):
                 return
             self._waiting.popleft()
-            query = chunk.query
-            points, packed, arrays = self._message(query)
-            answer = actor.handle.work.remote(chunk.first, query.order, query.samples, points, packed, *arrays)
-            actor.chunks[answer] = (ticket, chunk)
+            answer = actor.handle.work.remote(*message.arguments)
+            actor.chunks[answer] = (ticket, message)
             self._flight[answer] = actor
 
-    def _poll(self, seconds: float | None) -> None:
-        """Hear what there is to hear, and wait for it so long at most."""
+    def _collect(self) -> None:
         self._spawn()
-        for reference in _ready([*self._flight, *self._starting], seconds):
+        for reference in _ready([*self._flight, *self._starting], 0.0):
             if reference in self._starting:
                 self._on_ready(reference)
             elif reference in self._flight:  # not if its actor was found dead just now
                 self._receive(reference)
+        self._spawn()
         if not self._actors and time.monotonic() > self._empty_since + self._patience:
             raise RuntimeError(
-                f"No actor could be hired from Ray within {self._patience:g} seconds: {self._last_failure}; see what "
+                f"Ray started no actor within {self._patience:g} seconds: {self._last_failure}; see what "
                 "the cluster has to offer (ray status), ask for less in options, or set a longer patience."
             )
 
     def _receive(self, answer: Any) -> None:
-        """Take the answer of an actor; one that is dead is buried."""
+        """Take the answer of an actor; remove one that is dead."""
         actor = self._flight[answer]
-        ticket, chunk = actor.chunks[answer]
+        ticket, message = actor.chunks[answer]
         try:
             done: TaskResult = ray.get(answer)
         except ray.exceptions.RayTaskError as error:
-            done = TaskResult(chunk.first, 0, error=error)
+            done = TaskResult(message.first, 0, error=error)
         except ray.exceptions.RayError as error:
             self._remove(actor, f"its actor is gone ({type(error).__name__})", died=True)
             return
         del self._flight[answer]
         del actor.chunks[answer]
-        self._finished.append((ticket, done))
+        self._finished[ticket] = done
+
+    def _stop_worker_of(self, ticket: int) -> None:
+        for actor in self._actors:
+            if any(ticket == other for other, _ in actor.chunks.values()):
+                self._remove(actor, "it was stopped", died=False)
+                return
 
     def _remove(self, actor: Actor, reason: str, died: bool) -> None:
-        """Take an actor off the list; what it was sent is lost.
+        """End an actor; what it was sent is lost.
 
-        Of one that is dismissed it is known that it had not started with what was sent ahead of time. One that has died
-        may have done so: what it answered last is lost with it.
+        One that is stopped here has started what was sent ahead of time only if it has answered what came before. One
+        that has died may have started all: what it answered last is lost with it.
         """
+        unanswered = set() if died else actor.chunks.keys() - _ready(list(actor.chunks), 0.0)
         _kill(actor)
         self._actors.remove(actor)
         if not self._actors:
@@ -421,20 +356,21 @@ class RayPool:
         started = None
         for answer, (ticket, _) in actor.chunks.items():
             del self._flight[answer]
-            self._finished.append((ticket, TaskLost(reason, started)))
-            started = None if died else 0
+            self._finished[ticket] = TaskLost(reason, started)
+            if answer in unanswered:
+                started = 0
         actor.chunks.clear()
 
     def _spawn(self) -> None:
-        """Ask for as many actors as are missing; those for whom there is no room come when there is."""
+        """Ask for as many actors as are missing; those for which there is no room come when there is."""
         if time.monotonic() < self._spawn_at:
             return
-        for _ in range(self._wanted - len(self._actors) - len(self._starting)):
+        for _ in range(self._count - len(self._actors) - len(self._starting)):
             actor = Actor(self._kind.options(**self._options).remote())
             self._starting[actor.handle.initialize.remote([self._task], np.__version__)] = actor
 
     def _on_ready(self, reference: Any) -> None:
-        """Take on an actor who has the task; in the place of one who did not stay another one is asked for later."""
+        """Take an actor that has the task; in the place of one that failed another one is asked for later."""
         actor = self._starting.pop(reference)
         try:
             refusal: str = ray.get(reference)
@@ -450,19 +386,21 @@ class RayPool:
         self._spawn_at = time.monotonic() + PAUSE
         if refusal and not self._actors and not self._starting:
             raise RuntimeError(
-                f"No actor of Ray could take on the function: {refusal}; see that every node has what is installed "
-                "here."
+                f"No actor of Ray can run the function: {refusal}; see that every node has what is installed here."
             )
 
     def _wait_for_actors(self) -> None:
         """Wait for one actor at least; if there was none, for the others as long again."""
         start = time.monotonic()
         self._empty_since = start
+        self._spawn()
         while not self._actors:
-            self._poll(PAUSE)
+            self.poll(PAUSE)
+            self._collect()
         until = 2 * time.monotonic() - start
-        while len(self._actors) < self._wanted and time.monotonic() < until:
-            self._poll(min(until - time.monotonic(), PAUSE))
+        while len(self._actors) < self._count and time.monotonic() < until:
+            self.poll(min(until - time.monotonic(), PAUSE))
+            self._collect()
 
 
 def _packed(task: Task) -> bytes:
@@ -477,18 +415,14 @@ def _packed(task: Task) -> bytes:
     return packed
 
 
-def _load(actor: Actor) -> int:
-    return len(actor.chunks)
-
-
 def _kill(actor: Actor) -> None:
     if ray.is_initialized():
-        with suppress(Exception):  # whatever Ray says of one who is gone
+        with suppress(Exception):  # it may be gone already
             ray.kill(actor.handle)
 
 
 def _ready(references: list[Any], seconds: float | None) -> list[Any]:
-    """Wait until one of these is there, so long at most; return all that are."""
+    """Wait until one of these is there, at most some seconds; return all that are."""
     timeout = None if seconds is None else max(seconds, 0.0)
     if not references:
         time.sleep(PAUSE if timeout is None else timeout)
@@ -507,7 +441,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _check_reachable(address: str) -> None:
-    """Say at once that nobody is there, for which Ray takes minutes."""
+    """Say at once that there is no cluster, for which Ray takes minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
@@ -517,3 +451,7 @@ def _check_reachable(address: str) -> None:
         raise ConnectionError(
             f"There is no cluster of Ray at address={address!r} ({error}); start one first."
         ) from error
+
+
+if not TYPE_CHECKING:
+    __getattr__ = retired.names(__name__)

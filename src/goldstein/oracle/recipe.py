@@ -1,7 +1,7 @@
 """Recipes: how the points of a query are made, where the points themselves would be too much to send.
 
-A recipe is a small value from which whoever evaluates makes the same points again, bit for bit. Methods that draw their
-points attach one to the query when somebody far away will evaluate it; what has none is sent as points.
+A recipe is a small value from which a worker makes the same points again, bit for bit. Methods that draw long points
+attach one to the query; what has none is sent as points.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Recipe(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """The same point so many times."""
+    """The same point a number of times."""
 
     point: Array
     times: int
@@ -57,12 +57,12 @@ class Joined:
 
     def rows(self, first: int, last: int) -> Recipe:
         inside = []
-        begin = 0
+        start = 0
         for piece in self.pieces:
-            end = begin + len(piece)
-            if begin < last and first < end:
-                inside.append(piece.rows(max(first, begin) - begin, min(last, end) - begin))
-            begin = end
+            end = start + len(piece)
+            if start < last and first < end:
+                inside.append(piece.rows(max(first, start) - start, min(last, end) - start))
+            start = end
         return inside[0] if len(inside) == 1 else Joined(inside)
 
     def points(self) -> Array:
@@ -70,34 +70,34 @@ class Joined:
 
 
 @dataclass(frozen=True, eq=False)
-class Clipped:
-    """The points of a recipe, moved into bounds."""
+class _Changed:
+    """The points of a recipe, changed row by row."""
 
     recipe: Recipe
-    bounds: Bounds
 
     def __len__(self) -> int:
         return len(self.recipe)
 
-    def rows(self, first: int, last: int) -> Clipped:
-        return replace(self, recipe=self.recipe.rows(first, last))
+    def rows(self, first: int, last: int) -> Recipe:
+        changed: Recipe = replace(self, recipe=self.recipe.rows(first, last))  # type: ignore[assignment]
+        return changed
+
+
+@dataclass(frozen=True, eq=False)
+class Clipped(_Changed):
+    """The points of a recipe, moved into bounds."""
+
+    bounds: Bounds
 
     def points(self) -> Array:
         return np.clip(self.recipe.points(), *self.bounds)
 
 
 @dataclass(frozen=True, eq=False)
-class Outside:
+class Outside(_Changed):
     """The points of a recipe of a run, as the user sees them."""
 
-    recipe: Recipe
     coordinates: Coordinates
-
-    def __len__(self) -> int:
-        return len(self.recipe)
-
-    def rows(self, first: int, last: int) -> Outside:
-        return replace(self, recipe=self.recipe.rows(first, last))
 
     def points(self) -> Array:
         return self.coordinates.outside(self.recipe.points())

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.oracle.oracles import FAILED
-from goldstein.oracle.query import Answer, Query
-from goldstein.oracle.tasks import Chunk, EvaluationLog, TaskLost, TaskResult, TimeIsUp, WorkerPool
+from goldstein.oracle.interrupts import Interrupts
+from goldstein.oracle.query import Answer
+from goldstein.oracle.tasks import Chunk, EvaluationLog, Outcome, TaskLost, TaskResult, TimeIsUp, Work, WorkerPool
 
 logger = logging.getLogger("goldstein")
 
@@ -25,8 +25,8 @@ Rows = tuple[int, int]  # from the first up to the last, which is not one of the
 LATENCIES = 8  # that a chunk should last
 SHORTEST = 0.01  # seconds that it should last at least
 LONGEST = 0.5  # and at most
-SHARE = 4  # chunks a worker, so that one who is late keeps nobody waiting for long
-LOOK = 1.0  # seconds after which to look up, whatever happens
+SHARE = 4  # chunks a worker, so that a late one delays the others little
+LOOK = 1.0  # seconds to wait at most before looking at deadlines
 START_UP = 10.0  # seconds that a fresh worker may take before it works
 LEAST_LOSSES = 32  # without an answer in between, at which the machine is beyond hope
 FIRST_PAUSE = 0.02  # seconds of back-off after a loss; twice as long after each further one
@@ -37,20 +37,16 @@ class ChunkSizer:
     """How long a row takes, and how long a pool takes beside it: how large chunks are to be."""
 
     def __init__(self) -> None:
-        self._row: dict[int, float] = {}
+        self.row_seconds: dict[int, float] = {}
         self._latencies: deque[float] = deque(maxlen=15)
         self._fresh: list[float] = []
         self.slowest = 0.0
 
-    def known(self, order: int) -> bool:
-        """Whether it was measured how long a row of this order takes."""
-        return order in self._row
-
     def learn(self, order: int, rows: int, seconds: float) -> None:
         """Take note of how long some rows took."""
         now = seconds / rows
-        before = self._row.get(order, now)
-        self._row[order] = before + (now - before) / 4
+        before = self.row_seconds.get(order, now)
+        self.row_seconds[order] = before + (now - before) / 4
 
     def learn_latency(self, seconds: float, size: int) -> None:
         """Take note of how long a chunk took beside its work; the first of each worker also had to start it."""
@@ -66,7 +62,7 @@ class ChunkSizer:
         A chunk lasts some latencies. Four chunks a worker, if each then lasts at least two latencies; and the same
         number for each worker.
         """
-        row = max(self._row[order], 1e-9)
+        row = max(self.row_seconds[order], 1e-9)
         latency = median(self._latencies or self._fresh or [0.0])
         lasting = min(max(LATENCIES * latency, SHORTEST), LONGEST)
         shared = math.ceil(rows / (SHARE * size))
@@ -101,18 +97,23 @@ class InFlight:
 
 
 class Scheduler:
-    """Has the rows of queries evaluated by a pool.
+    """How the rows of queries are evaluated by a pool.
 
     Parameters
     ----------
     pool : WorkerPool
         Who evaluates.
-    timeout : float or None
-        Seconds that an evaluation may take.
     retries : int
         How often a row is done again that was lost or took too long, before it counts as failed.
+    timeout : float or None
+        Seconds that a row may take.
     even : bool
-        Every worker gets one chunk, whatever time it takes.
+        Every worker gets one chunk, however long it takes.
+    ahead : bool
+        A worker that is busy may be given its next chunk. Never with a timeout: only without is it known since when a
+        chunk is worked on.
+    progressed : callable, optional
+        Whether a row that was lost too often got further since this was last asked, so that it is tried again.
 
     Attributes
     ----------
@@ -120,45 +121,55 @@ class Scheduler:
         Rows that were started again.
     """
 
-    def __init__(self, pool: WorkerPool, timeout: float | None, retries: int, even: bool) -> None:
+    def __init__(
+        self,
+        pool: WorkerPool,
+        retries: int,
+        *,
+        timeout: float | None = None,
+        even: bool = False,
+        ahead: bool = True,
+        progressed: Callable[[int], bool] | None = None,
+    ) -> None:
         self.pool = pool
-        self.timeout = timeout
         self.retries = retries
+        self.timeout = timeout
         self.even = even
+        self.chunks_each = 2 if ahead and timeout is None else 1
+        self.progressed = progressed
+        self.interrupts = Interrupts()  # which lets Ctrl-C through at any time until it is entered
         self.repeated = 0
         self.sizer = ChunkSizer()
         self.losses = 0  # with no answer in between
 
-    def batch(self, query: Query, missing: list[Rows], log: EvaluationLog | None, deadline: float | None) -> Batch:
-        """Return what has the missing rows of a query evaluated."""
-        return Batch(self, query, missing, log, deadline)
-
 
 class Batch:
-    """The rows of one query, on their way.
+    """Rows on their way.
 
     Attributes
     ----------
-    pieces : list of (int, Answer)
+    pieces : list of (int, answer)
         The answers that have come, and at which rows they begin.
     """
 
     def __init__(
-        self, scheduler: Scheduler, query: Query, missing: list[Rows], log: EvaluationLog | None, deadline: float | None
+        self, scheduler: Scheduler, work: Work, missing: list[Rows], log: EvaluationLog, deadline: float | None = None
     ) -> None:
         self.scheduler = scheduler
-        self.query = query
+        self.work = work
         self.log = log
         self.deadline = deadline
-        self.pieces: list[tuple[int, Answer]] = []
+        self.pieces: list[tuple[int, Any]] = []
         self._pool = scheduler.pool
+        self._interrupts = scheduler.interrupts
         self._pending = deque(missing)
         self._remaining = sum(last - first for first, last in missing)
         self._chunks = 0  # that what is left is to be divided into; 0: not known yet
         self._retry: deque[Rows] = deque()
         self._pause_until = 0.0
         self._in_flight: dict[Any, InFlight] = {}
-        self._times_started = np.zeros(len(query), dtype=np.int64)  # how often each row was
+        self._times_started = np.zeros(len(work), dtype=np.int64)  # how often each row was
+        self._attempts = np.zeros(len(work), dtype=np.int64)  # of each row that may have failed by its own fault
         self._errors: list[TaskResult] = []
 
     @property
@@ -168,14 +179,16 @@ class Batch:
 
     def run(self) -> None:
         """Have all rows evaluated."""
+        self._interrupts.forbid()
         try:
             while self._pending or self._retry or self._in_flight:
                 self._check_time()
                 if not self._errors:
                     self._submit()
-                self._receive(self._pool.wait(self._wait_seconds()) if self._in_flight else self._pause())
+                self._receive(self._finished())
                 self._kill_overdue()
         except BaseException:
+            self._interrupts.forbid()
             self._kill_all()
             raise
         if self._errors:
@@ -186,21 +199,18 @@ class Batch:
             if self._errors:
                 self._kill_all()
                 self._raise()
-            raise TimeIsUp("The time that the run was given is over.")
+            raise TimeIsUp
 
     def _submit(self) -> None:
-        # With a timeout one chunk a worker: only then it is known since when it is worked on.
-        each = 2 if self.scheduler.timeout is None else 1
-        while len(self._in_flight) < each * self._pool.size:
+        while len(self._in_flight) < self.scheduler.chunks_each * self._pool.size:
             rows = self._next()
             if rows is None:
                 return
             first, last = rows
-            if self.log is not None:
-                self.log.start(first, last - first)
-            chunk = Chunk(first, self.query.rows(first, last))
+            self.log.start(first, last - first)
+            chunk = Chunk(first, self.work.rows(first, last))
             if self.scheduler.timeout is not None:
-                chunk.query.fresh = False  # a thread that hangs keeps its arrays, and another one may need them
+                chunk.work.fresh = False  # a thread that hangs keeps its arrays, and another one may need them
             free = len(self._in_flight) < self._pool.size
             since = time.monotonic()
             ticket = self._pool.submit(chunk)
@@ -229,8 +239,8 @@ class Batch:
         if self._chunks == 0:
             if self.scheduler.even:
                 self._chunks = min(size, self._remaining)
-            elif sizer.known(self.query.order):
-                self._chunks = sizer.chunks(self._remaining, size, self.query.order)
+            elif self.work.order in sizer.row_seconds:
+                self._chunks = sizer.chunks(self._remaining, size, self.work.order)
             else:
                 return 1 if len(self._in_flight) < size else 0
         rows = math.ceil(self._remaining / self._chunks)
@@ -249,24 +259,41 @@ class Batch:
             moments += [self._overdue(flight) for flight in self._in_flight.values()]
         return max(min(moments) - now, 0.0)
 
-    def _pause(self) -> tuple[()]:
-        """Wait before something lost is started again."""
-        time.sleep(self._wait_seconds())
-        return ()
+    def _finished(self) -> Iterator[tuple[Any, Outcome]]:
+        """Yield what has finished; Ctrl-C interrupts only while this waits."""
+        if not self._in_flight:  # something lost is to be submitted again
+            self._interruptible(time.sleep)
+        elif hasattr(self._pool, "poll"):
+            ready = list(self._pool.wait(0.0))
+            if not ready:
+                self._interruptible(self._pool.poll)
+                ready = list(self._pool.wait(0.0))
+            yield from ready
+        else:
+            self._interrupts.allow()
+            for outcome in self._pool.wait(self._wait_seconds()):
+                self._interrupts.forbid()
+                yield outcome
+                self._interrupts.allow()
+            self._interrupts.forbid()
 
-    def _receive(self, ends: Iterable[tuple[Any, TaskResult | TaskLost]]) -> None:
+    def _interruptible(self, wait: Callable[[float], Any]) -> None:
+        self._interrupts.allow()
+        wait(self._wait_seconds())
+        self._interrupts.forbid()
+
+    def _receive(self, ends: Iterable[tuple[Any, Outcome]]) -> None:
         for ticket, end in ends:
             flight = self._in_flight.pop(ticket, None)
             if flight is None:
                 continue
             if isinstance(end, TaskLost):
-                self._take_back(self._count(flight, end.started))
+                self._take_back(self._count(flight, end.started, blame=not end.cluster_fault))
                 self._lost(flight, end)
             elif end.error is not None:
                 self._count(flight, end.started)
                 self._errors.append(end)
-                if self.log is not None:
-                    record_partial(self.log, flight.rows[0], len(flight), end.started, end.answer)
+                record_partial(self.log, flight.rows[0], len(flight), end.started, end.answer)
                 self._pending.clear()
                 self._retry.clear()
                 if hasattr(self._pool, "cancel_pending"):
@@ -274,23 +301,18 @@ class Batch:
             else:
                 assert end.answer is not None
                 self._count(flight, None)
-                self._measure(flight, end)
+                self.scheduler.losses = 0
+                self.scheduler.sizer.learn(self.work.order, len(flight), end.seconds)
+                if flight.had_free_worker:
+                    latency = time.monotonic() - flight.since - end.seconds
+                    self.scheduler.sizer.learn_latency(max(latency, 0.0), self._pool.size)
                 self._record(flight.rows[0], end.answer)
 
-    def _measure(self, flight: InFlight, done: TaskResult) -> None:
-        scheduler = self.scheduler
-        scheduler.losses = 0
-        scheduler.sizer.learn(self.query.order, len(flight), done.seconds)
-        if flight.had_free_worker:
-            turnaround = time.monotonic() - flight.since
-            scheduler.sizer.learn_latency(max(turnaround - done.seconds, 0.0), self._pool.size)
-
-    def _record(self, first: int, answer: Answer) -> None:
+    def _record(self, first: int, answer: Any) -> None:
         self.pieces.append((first, answer))
-        if self.log is not None:
-            self.log.record(first, answer)
+        self.log.record(first, answer)
 
-    def _count(self, flight: InFlight, started: int | None) -> int:
+    def _count(self, flight: InFlight, started: int | None, blame: bool = True) -> int:
         """Take note that rows were started, all of a chunk when it is not known how many; and which of them again.
 
         Return how many were not.
@@ -300,11 +322,12 @@ class Batch:
         times = self._times_started[first : first + rows]
         self.scheduler.repeated += int(np.count_nonzero(times))
         times += 1
+        self._attempts[first : first + rows] += blame
         return len(flight) - rows
 
     def _take_back(self, rows: int) -> None:
         """Tell the log that rows were not started after all."""
-        if self.log is not None and rows > 0:
+        if rows > 0:
             self.log.take_back(rows)
 
     def _lost(self, flight: InFlight, lost: TaskLost) -> None:
@@ -319,7 +342,7 @@ class Batch:
         if scheduler.losses > most:
             raise RuntimeError(
                 f"Workers lost {scheduler.losses} chunks of the work in a row and answered none, the last one because "
-                f"{lost.reason}; see whether a worker can evaluate the function at all."
+                f"{lost.reason}; check that the function runs in a worker process."
             )
         failed = self._retry_or_fail(flight)
         if failed and lost.started is not None:  # it was seen that the row is to blame, and not the machine
@@ -331,14 +354,19 @@ class Batch:
     def _retry_or_fail(self, flight: InFlight) -> bool:
         """Put rows on the list again, one by one; one that was started often enough has failed."""
         first, last = flight.rows
-        if len(flight) == 1 and self._times_started[first] > self.scheduler.retries:
-            self._record(first, Answer(np.full(self.query.rows(first, last).shape, FAILED)))
+        if len(flight) == 1 and self._attempts[first] > self.scheduler.retries:
+            progressed = self.scheduler.progressed
+            if progressed is not None and progressed(first):
+                self._attempts[first] = 0
+                self._retry.append(flight.rows)
+                return False
+            self._record(first, self.work.rows(first, last).failed())
             return True
         self._retry.extend((row, row + 1) for row in range(first, last))
         return False
 
     def _overdue(self, flight: InFlight) -> float:
-        """Return the moment at which a chunk hangs; one that nobody works on does not."""
+        """Return the moment at which a chunk hangs; one that waits does not."""
         scheduler = self.scheduler
         assert scheduler.timeout is not None
         if flight.started is None:
@@ -353,10 +381,14 @@ class Batch:
 
     def _update_progress(self, ticket: Any, flight: InFlight, now: float) -> None:
         """See how far a chunk is, if the pool can tell; if not, it has been worked on since it was submitted."""
-        started = self._pool.rows_started(ticket) if hasattr(self._pool, "rows_started") else 0
+        started = 0
+        if hasattr(self._pool, "rows_started"):
+            started = self._pool.rows_started(ticket)
+        else:
+            now = flight.since
         if started != flight.started:
             flight.started = started
-            flight.progress_at = now if hasattr(self._pool, "rows_started") else flight.since
+            flight.progress_at = now
 
     def _kill_overdue(self) -> None:
         if self.scheduler.timeout is None:
@@ -368,13 +400,13 @@ class Batch:
                 continue
             del self._in_flight[ticket]
             first, last = flight.rows
-            logger.warning("Rows %d to %d of a query took too long and are given up", first, last - 1)
+            logger.warning("Rows %d to %d of a query took too long and are stopped", first, last - 1)
             self._take_back(self._count(flight, self._pool.kill(ticket)))
             if not self._errors:
                 self._retry_or_fail(flight)
 
     def _kill_all(self) -> None:
-        """Give up what is in flight, and count what was started of it."""
+        """Stop what is in flight, and count what was started of it."""
         rows = 0
         while self._in_flight:
             ticket = next(iter(self._in_flight))

@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Tally:
-    """What counting needs to know of some values, whoever evaluated them.
+    """What counting needs to know of some values.
 
     Attributes
     ----------

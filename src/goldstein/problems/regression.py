@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from goldstein import arguments
 from goldstein.extras import needed
 from goldstein.oracle import Array, FiniteSum, Samples
-from goldstein.problems.base import Problem
-from goldstein.problems.svm import as_features, margins, row_weights
+from goldstein.problems.svm import LinearSum, as_features, margins, row_weights
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CappedRegression(Problem):
-    """The problem that `capped_deviations` builds.
-
-    Attributes
-    ----------
-    features : scipy.sparse.csr_array, shape (n, d)
-        Rows a_i, the column of the intercept included.
-    """
-
-    features: sparse.csr_array = field(repr=False)
+class CappedRegression(LinearSum):
+    """The problem that `capped_deviations` builds."""
 
     @property
-    def compiled(self) -> FiniteSum:
-        """The same sum with a scalar, numba-jitted component, for compiled loops; needs numba."""
-        assert self.oracle.n is not None
-        return FiniteSum(_jitted_component(), self.oracle.n, args=self.oracle.args)
+    def jitted(self) -> Callable[..., float]:
+        """Component F(x, i, *oracle.args) compiled by numba on first use."""
+        return _jitted_component()
 
 
 def capped_deviations(
@@ -44,23 +31,8 @@ def capped_deviations(
 
     f(x) = (1/n) Σ_i c_i min(|y_i − a_i·x|, cap), from x0 = 0.
 
-    Parameters
-    ----------
-    A : array_like or scipy.sparse array, shape (n, features)
-        One row per sample, kept as CSR.
-    y : array_like, shape (n,)
-        What is to be predicted.
-    cap : float
-        What a row counts at most; infinite: least absolute deviations.
-    bias : bool
-        Append a column of ones to A.
-    weights : array_like, shape (n,), optional
-        c_i ≥ 0; by default all 1.
-
-    Returns
-    -------
-    CappedRegression
-        A `Problem`, with `compiled` for machine code.
+    `A` has a row for each sample and gets a column of ones if `bias`; a row counts at most `cap`, infinite for least
+    absolute deviations; `weights` are the c_i ≥ 0, by default all 1.
 
     Examples
     --------

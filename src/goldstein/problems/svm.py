@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from goldstein import arguments
+from goldstein.extras import needed
 from goldstein.oracle import Array, FiniteSum, Samples
 from goldstein.problems.base import Problem
 
@@ -29,7 +30,25 @@ CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SVM(Problem):
+class LinearSum(Problem):
+    """A finite sum whose components see x through a row of features, in two forms: `oracle` and `compiled`."""
+
+    features: sparse.csr_array = field(repr=False)
+
+    @property
+    def jitted(self) -> Callable[..., float]:
+        """Component F(x, i, *oracle.args) compiled by numba on first use: nopython, no allocation."""
+        raise NotImplementedError
+
+    @property
+    def compiled(self) -> FiniteSum:
+        """The oracle made of `jitted`, for compiled loops; needs numba."""
+        assert self.oracle.n is not None
+        return FiniteSum(self.jitted, self.oracle.n, args=self.oracle.args)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SVM(LinearSum):
     """The problem that `capped_l1_svm` builds.
 
     Attributes
@@ -50,7 +69,6 @@ class SVM(Problem):
     is label and weight in one: c_i max(0, 1 − b_i m) = max(0, |signed_i| − signed_i m).
     """
 
-    features: sparse.csr_array = field(repr=False)
     labels: Array = field(repr=False)
     weights: Array = field(repr=False)
     regularisation: float
@@ -60,12 +78,6 @@ class SVM(Problem):
     def jitted(self) -> Callable[..., float]:
         """Component F(x, i, *oracle.args) compiled by numba on first use: nopython, no allocation."""
         return _jitted_component()
-
-    @property
-    def compiled(self) -> FiniteSum:
-        """The oracle made of `jitted`, for compiled loops; needs numba."""
-        assert self.oracle.n is not None
-        return FiniteSum(self.jitted, self.oracle.n, args=self.oracle.args)
 
     def accuracy(self, x: npt.ArrayLike) -> float:
         """Share of the rows on whose label the sign of a_i·x agrees; 0 counts as +1."""
@@ -181,8 +193,8 @@ def as_features(A: Any, bias: bool) -> sparse.csr_array:
 def _labels(b: npt.ArrayLike) -> Array:
     labels = np.array(b, dtype=np.float64)
     if labels.ndim != 1 or not np.isin(labels, (-1.0, 1.0)).all():
-        found = np.unique(labels)[:5].tolist()
-        raise ValueError(f"b must be a vector of labels −1 and +1, got shape {labels.shape} with values {found}.")
+        values = np.unique(labels)[:5].tolist()
+        raise ValueError(f"b must be a vector of labels −1 and +1, got shape {labels.shape} with values {values}.")
     return labels
 
 
@@ -266,10 +278,7 @@ def _entries(i: Samples, indptr: Samples) -> tuple[Samples, Samples]:
 
 @cache
 def _jitted_component() -> Callable[..., float]:
-    try:
-        from numba import njit
-    except ImportError as error:
-        raise ImportError("The compiled component needs numba: pip install 'goldstein[compiled]'.") from error
+    njit = needed("numba", "The compiled component").njit
 
     @njit(fastmath={"reassoc"})  # this sum may be reordered, so that it runs in vector registers
     def capped(x, cap):  # type: ignore[no-untyped-def]
@@ -278,11 +287,11 @@ def _jitted_component() -> Callable[..., float]:
             total += min(abs(x[j]), cap)
         return total
 
-    @njit(nogil=True)
     def component(x, i, data, indices, indptr, signed, lam, cap):  # type: ignore[no-untyped-def]
         margin = 0.0
         for entry in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):  # unsigned: no index counts from the end
             margin += data[entry] * x[np.uint64(indices[entry])]
         return max(0.0, abs(signed[i]) - signed[i] * margin) + lam * capped(x, cap)
 
-    return component
+    compiled: Callable[..., float] = njit(nogil=True)(component)
+    return compiled

@@ -6,9 +6,10 @@ Colours are those of the page around it (`currentColor` and classes), so that on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,8 @@ LEFT = 64  # room for the numbers of the vertical axis
 RIGHT = 16
 TOP = 12
 BOTTOM = 40  # room for the numbers of the horizontal axis and its name
-EARLY = 10  # the first of so many parts of a run may lie off a linear axis,
-TALL = 5.0  # if that makes the rest so many times taller
+EARLY = 10  # the first tenth of a run may lie off a linear axis,
+TALL = 5.0  # if that makes the rest five times taller
 LARGEST = 8e307  # an axis ends here, so that its length is a float,
 SMALLEST = 1e-300  # and is not shorter than this
 UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -29,17 +30,7 @@ UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 @dataclass(frozen=True)
 class Line:
-    """A curve; where y is not finite it is broken.
-
-    Attributes
-    ----------
-    x, y : ndarray
-        Its points.
-    name : str
-        What it is, for the legend.
-    look : {"main", "faint", "dots"}
-        How it is drawn.
-    """
+    """A curve, broken where y is not finite; its look is "main", "faint" or "dots"."""
 
     x: Array
     y: Array
@@ -69,35 +60,19 @@ class Point:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture of a run against its evaluations.
+    """A picture of a run against its evaluations."""
 
-    Attributes
-    ----------
-    name : str
-        What is on the vertical axis.
-    description : str
-        The picture in words, for those who do not see it.
-    lines : sequence of Line
-        Its curves.
-    band, point
-        An error band and the answer, if there are any.
-    marks : sequence of float
-        Evaluations at which something was chosen; numbered from 1.
-    height : int
-        In units of which the width has 720.
-    """
-
-    name: str
-    description: str
+    name: str  # of the vertical axis
+    description: str  # the picture in words, for those who do not see it
     lines: Sequence[Line]
     band: Band | None = None
     point: Point | None = None
-    marks: Sequence[float] = field(default_factory=tuple)
-    height: int = 300
+    marks: Sequence[float] = ()  # evaluations at which something was chosen; numbered from 1
+    height: int = 300  # where the width is 720
 
     def svg(self, key: str) -> str:
         """Return the picture as SVG; `key` sets the ids of this one apart from those of others on the page."""
-        across = Axis.over([*(line.x for line in self.lines), np.array([0.0])], LEFT, WIDTH - RIGHT, log=False)
+        across = Axis.over(_finite([*(line.x for line in self.lines), [0.0]]), LEFT, WIDTH - RIGHT)
         up = self._vertical()
         parts = [
             f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-labelledby="{key}-t {key}-d">',
@@ -131,23 +106,22 @@ class Chart:
         return named
 
     def _vertical(self) -> Axis:
-        shown = [line.y for line in self.lines]
+        curves: list[Any] = [line.y for line in self.lines]
         if self.band is not None:
-            shown += [self.band.low, self.band.high]
+            curves += [self.band.low, self.band.high]
         if self.point is not None:
-            shown.append(np.array([self.point.y]))
+            curves.append([self.point.y])
         bottom = self.height - BOTTOM
-        values = _finite(shown)
+        values = _finite(curves)
         if is_logarithmic(values):
-            return Axis.over([values[values > 0]], bottom, TOP, log=True)
+            return Axis.over(values[values > 0], bottom, TOP, log=True)
         if self.point is not None:
             error = float(np.nan_to_num(self.point.error))
             y = float(self.point.y)
-            shown.append(np.clip([y - error, y + error], -LARGEST, LARGEST))
-        late = [y[len(y) // EARLY :] if len(y) > EARLY else y for y in shown]
-        needed = _span(_finite(late))
-        hidden = needed > 0 and _span(values) > TALL * needed
-        return Axis.over(late if hidden else shown, bottom, TOP, log=False)
+            curves.append(np.clip([y - error, y + error], -LARGEST, LARGEST))
+        late = _finite(y[len(y) // EARLY :] if len(y) > EARLY else y for y in curves)
+        early_is_wild = 0 < TALL * _span(late) < _span(values)
+        return Axis.over(late if early_is_wild else _finite(curves), bottom, TOP)
 
 
 @dataclass(frozen=True)
@@ -161,17 +135,17 @@ class Axis:
     log: bool
 
     @classmethod
-    def over(cls, values: Iterable[Array], start: float, end: float, *, log: bool) -> Axis:
-        """Return an axis on which the finite values have their places."""
-        finite = _finite(values)
-        if not finite.size:
+    def over(cls, values: Array, start: float, end: float, *, log: bool = False) -> Axis:
+        """Return an axis on which finite values have their places."""
+        if not values.size:
             return cls(0.0, 1.0, start, end, False)
         if log:
-            return cls(math.log10(finite.min()), math.log10(finite.max()), start, end, True)
-        low, high = np.clip([finite.min(), finite.max()], -LARGEST, LARGEST).tolist()
+            return cls(math.log10(values.min()), math.log10(values.max()), start, end, True)
+        low, high = np.clip([values.min(), values.max()], -LARGEST, LARGEST).tolist()
         if not high - low > max(1e-12 * max(abs(low), abs(high)), SMALLEST):
             room = abs(low) / 10 if abs(low) > SMALLEST else 1.0
-            return cls(low - room, high + room, start, end, False)
+            low -= room
+            high += room
         return cls(low, high, start, end, False)
 
     def __call__(self, value: float) -> float:
@@ -186,18 +160,18 @@ class Axis:
         if not self.log:
             return _round_numbers(self.low, self.high)
         decades = range(math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9) + 1)
-        step = max(1, math.ceil(len(decades) / 7))
-        if len(decades) < 3:
-            several = [first * 10.0**power for power in range(decades.start - 1, decades.stop) for first in (1, 2, 5)]
-            inside = [tick for tick in several if tick > 0 and self.low <= math.log10(tick) <= self.high]
-            return inside[:: math.ceil(len(inside) / 6)] if inside else inside
-        return [10.0**power for power in decades if power % step == 0]
+        if len(decades) >= 3:
+            step = math.ceil(len(decades) / 7)
+            return [10.0**power for power in decades if power % step == 0]
+        several = [first * 10.0**power for power in range(decades.start - 1, decades.stop) for first in (1, 2, 5)]
+        inside = [tick for tick in several if tick > 0 and self.low <= math.log10(tick) <= self.high]
+        return inside[:: math.ceil(len(inside) / 6) or 1]
 
 
-def _finite(values: Iterable[Array]) -> Array:
-    joined = np.concatenate([np.zeros(0), *(np.asarray(one, float).ravel() for one in values)])
-    finite: Array = joined[np.isfinite(joined)]
-    return finite
+def _finite(curves: Iterable[Any]) -> Array:
+    """Return the finite values of all curves."""
+    values = np.concatenate([np.zeros(0), *(np.asarray(curve, float) for curve in curves)])
+    return np.asarray(values[np.isfinite(values)])
 
 
 def _span(values: Array) -> float:
@@ -247,22 +221,22 @@ def _grid(across: Axis, up: Axis, height: int) -> list[str]:
 
 
 def _curve(line: Line, across: Axis, up: Axis) -> str:
+    path = _path(line.x, line.y, across, up)
     if line.look == "dots":
-        places = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(y)]
-        return f'<path class="dots" d="{"".join(f"M{x:.1f} {y:.1f}h0" for x, y in places)}"/>'
-    return f'<path class="{line.look}" d="{_path(line.x, line.y, across, up)}"/>'
+        path = "".join(f"M{place}h0" for place in path.replace("L", "M").split("M")[1:])
+    return f'<path class="{line.look}" d="{path}"/>'
 
 
-def _path(xs: Array, ys: Array, across: Axis, up: Callable[[float], float]) -> str:
-    parts = []
+def _path(xs: Array, ys: Array, across: Axis, up: Axis) -> str:
+    path = ""
     pen = "M"
     for x, y in zip(xs, ys, strict=True):
-        if not math.isfinite(y):
+        if math.isfinite(y):
+            path += f"{pen}{across(x):.1f} {up(y):.1f}"
+            pen = "L"
+        else:
             pen = "M"
-            continue
-        parts.append(f"{pen}{across(x):.1f} {up(y):.1f}")
-        pen = "L"
-    return "".join(parts)
+    return path
 
 
 def _area(band: Band, across: Axis, up: Axis) -> str:

@@ -17,35 +17,15 @@ WIDE = 50.0  # positive values that differ by more than this factor are shown on
 
 @dataclass(frozen=True)
 class Curves:
-    """The values of a run against its evaluations.
-
-    Attributes
-    ----------
-    evals, values : ndarray
-        Evaluations up to each record, and the mean of the values since the record before.
-    line : ndarray
-        Mean over neighbouring records of a noisy function, lowest value so far of an exact one.
-    error : ndarray or None
-        Two standard errors of `line`; None without noise.
-    answer_error : float
-        Two standard errors of f at the answer; 0 if unknown.
-    """
+    """The values of a run against its evaluations."""
 
     evals: Array
-    values: Array
-    line: Array
-    error: Array | None
-    answer_error: float
-
-    @property
-    def low(self) -> Array:
-        """Lower end of the band."""
-        return self.line if self.error is None else self.line - self.error
-
-    @property
-    def high(self) -> Array:
-        """Upper end of the band."""
-        return self.line if self.error is None else self.line + self.error
+    values: Array  # mean since the record before
+    line: Array  # mean over neighbouring records of a noisy function, lowest value so far of an exact one
+    low: Array  # two standard errors below the line, and above it
+    high: Array
+    noisy: bool
+    answer_error: float  # two standard errors of f at the answer; 0 if unknown
 
     @property
     def end(self) -> float:
@@ -60,11 +40,13 @@ def curves_of(result: Any, largest: float = np.inf) -> Curves:
     evals = history.nfev + history.ngev
     values = np.clip(history.fun, -largest, largest)
     answer_error = min(SIGMAS * float(np.nan_to_num(result.fun_stderr)), largest)
-    if is_noisy(result):
-        mean, error = smoothed(values, evals)
-        return Curves(evals, values, mean, SIGMAS * error, answer_error)
-    lowest = np.fmin.accumulate(values) if len(values) else values
-    return Curves(evals, values, lowest, None, answer_error)
+    noisy = is_noisy(result)
+    if noisy:
+        line, error = smoothed(values, evals)
+    else:
+        line = np.fmin.accumulate(values) if len(values) else values
+        error = np.zeros(len(values))
+    return Curves(evals, values, line, line - SIGMAS * error, line + SIGMAS * error, noisy, answer_error)
 
 
 def is_noisy(result: Any) -> bool:

@@ -6,7 +6,7 @@ import html
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,6 @@ LONGEST = 2000  # letters of one text; more are left out
 MOST_CHOICES = 40
 MOST_NUMBERS = 60  # entries of x that are written out
 SMALL = 200  # height of the pictures after the first
-ENDS = {
-    "CRITERION": "the stopping criterion holds",
-    "MAX_EVALS": "evaluation budget used",
-    "MAX_ITER": "all iterations done",
-    "FAILING": "too many evaluations failed",
-    "CALLBACK": "the callback stopped it",
-    "INTERRUPTED": "it was interrupted",
-    "FINISHED": "the method finished",
-    "RUNNING": "it is still running",
-    "MAX_TIME": "time limit reached",
-    "RAISED": "an exception ended it",
-}
 
 
 @dataclass(frozen=True)
@@ -43,49 +31,21 @@ class Fact:
 
 @dataclass
 class Summary:
-    """A run in words and numbers.
-
-    Attributes
-    ----------
-    title : str
-        What ran.
-    headline : str
-        The result in one line.
-    facts : list of Fact
-        The most important lines.
-    message : str
-        How it ended, in words.
-    charts : list of Chart
-        Its pictures.
-    choices : list of (str, str)
-        What was chosen on the way: after how many evaluations, and why.
-    more_choices : int
-        How many of them were left out.
-    stationarity : list of Fact
-        How stationary the answer is, if that was asked for.
-    failures : str
-        How many evaluations failed.
-    x : str
-        The answer.
-    settings, versions : list of Fact
-        What was asked for, and what with.
-    next_steps : list of (str, str)
-        How to continue: a sentence and a command.
-    """
+    """A run in words and numbers: what stands on its page, from top to bottom."""
 
     title: str
-    headline: str
+    headline: str  # the result in one line
     facts: list[Fact]
     message: str
     charts: list[Chart]
-    choices: list[tuple[str, str]] = field(default_factory=list)
-    more_choices: int = 0
+    choices: list[tuple[str, str]] = field(default_factory=list)  # after how many evaluations, and why
+    more_choices: int = 0  # that were left out
     stationarity: list[Fact] = field(default_factory=list)
     failures: str = ""
     x: str = ""
     settings: list[Fact] = field(default_factory=list)
     versions: list[Fact] = field(default_factory=list)
-    next_steps: list[tuple[str, str]] = field(default_factory=list)
+    next_steps: list[tuple[str, str]] = field(default_factory=list)  # a sentence and a command each
 
 
 def summary_of(result: Any) -> Summary:
@@ -134,7 +94,7 @@ def facts_of(result: Any) -> list[Fact]:
         Fact("f(x)", value_in_words(result)),
         Fact("evaluations", spent),
         Fact("iterations", f"{result.nit:,}"),
-        Fact("ended", f"{result.status.name}, {ENDS[result.status.name]}"),
+        Fact("ended", f"{result.status.name}, {result.status.words}"),
         Fact("x", numbers(result.x, 6)),
     ]
     certificate = result.get("stationarity")
@@ -174,15 +134,13 @@ def value_in_words(result: Any) -> str:
 def numbers(x: Array, most: int) -> str:
     """Return the entries of a vector, `most` of them at most."""
     entries = " ".join(f"{entry:.6g}" for entry in x[:most])
-    more = f" … ({x.size:,} entries)" if x.size > most else ""
-    return f"[{entries}{more}]"
+    return f"[{entries} … ({x.size:,} entries)]" if x.size > most else f"[{entries}]"
 
 
 def exactly(x: Array) -> str:
     """Return a vector as Python reads it; of a long one, its first entries."""
     entries = ", ".join(repr(float(entry)) for entry in x[:MOST_NUMBERS])
-    more = f", …]  # {x.size:,} entries" if x.size > MOST_NUMBERS else "]"
-    return f"[{entries}{more}"
+    return f"[{entries}, …]  # {x.size:,} entries" if x.size > MOST_NUMBERS else f"[{entries}]"
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
@@ -232,21 +190,20 @@ def _values(result: Any) -> Chart:
     curves = curves_of(result)
     evals = curves.evals
     marks = tuple(choice.nfev for choice in result.history.choices[:MOST_CHOICES])
-    name = "the answer"
-    lines = [Line(evals, curves.values, "mean of the values since the record before", "faint")]
+    look = "faint"
+    line = "lowest of these so far"
     band = None
-    if curves.error is None:
-        lines.append(Line(evals, curves.line, "lowest of these so far"))
-    else:
-        lines = [
-            replace(lines[0], look="dots"),
-            Line(evals, curves.line, f"mean of {2 * NEIGHBOURS + 1} records around"),
-        ]
+    answer = "the answer"
+    if curves.noisy:
+        look = "dots"
+        line = f"mean of {2 * NEIGHBOURS + 1} records around"
         band = Band(evals, curves.low, curves.high, "± 2 standard errors, from their scatter")
         if curves.answer_error > 0:
-            name = "the answer, ± 2 standard errors, on fresh noise"
-    answer = Point(curves.end, result.fun, curves.answer_error, name)
-    return Chart("values", _in_words("values", curves.values), lines, band, answer, marks)
+            answer = "the answer, ± 2 standard errors, on fresh noise"
+    values = Line(evals, curves.values, "mean of the values since the record before", look)
+    point = Point(curves.end, result.fun, curves.answer_error, answer)
+    lines = [values, Line(evals, curves.line, line)]
+    return Chart("values", _in_words("values", curves.values), lines, band, point, marks)
 
 
 def _small(name: str, evals: Array, column: Array, height: int = SMALL) -> Chart:
@@ -287,20 +244,18 @@ def _next_steps(settings: Mapping[str, Any], horizon: bool) -> list[tuple[str, s
     name = shlex.quote(function) if importable else "my_module:my_function"
     more = settings.get("max_evals")
     budget = f" --max-evals {2 * more}" if isinstance(more, int) else ""
+    extend = " --extend" if budget and horizon else ""
     journal = settings.get("journal")
-    if journal:
-        extend = " --extend" if budget and horizon else ""
-        file = shlex.quote(str(journal))
-        again = f"goldstein resume {file} --with {name}"
+    if not journal:
+        with_journal = 'gs.minimize(fun, x0, ..., journal="run.journal")'
         return [
-            ("To continue after a stop; no value in the journal is evaluated again:", again),
-            ("With a larger budget:", f"{again}{budget}{extend}"),
-            ("To see its progress, also while it runs:", f"goldstein inspect {file}"),
+            ("To continue from the answer:", "res = gs.minimize(fun, res.x, ...)"),
+            ("To continue exactly where a run stopped, give it a journal:", with_journal),
         ]
+    file = shlex.quote(str(journal))
+    again = f"goldstein resume {file} --with {name}"
     return [
-        ("To continue from the answer:", "res = gs.minimize(fun, res.x, ...)"),
-        (
-            "To continue exactly where a run stopped, give it a journal:",
-            'gs.minimize(fun, x0, ..., journal="run.journal")',
-        ),
+        ("To continue after a stop; no value in the journal is evaluated again:", again),
+        ("With a larger budget:", f"{again}{budget}{extend}"),
+        ("To see its progress, also while it runs:", f"goldstein inspect {file}"),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from goldstein.methods.method import Kernel, Unsupported
@@ -19,9 +20,10 @@ class Chunks:
         self.kernel = kernel
 
     @classmethod
-    def of(cls, run: Session, compiled: bool | None) -> Chunks | None:
-        """Return whole iterations in machine code, if they are wanted and possible."""
-        if compiled is False:
+    def of(cls, run: Session) -> Chunks | None:
+        """Return whole iterations in machine code, if the user wants them and they are possible."""
+        compiled = run.spec.compiled
+        if compiled is False or (compiled is None and "numba" not in sys.modules):
             return None
         kernel = _kernel(run)
         if not isinstance(kernel, Unsupported):
@@ -38,7 +40,7 @@ class Chunks:
             until = min(until, run.criteria.schedule.due)
         stop_at = run.budget.stop_at
         most = None if stop_at is None else stop_at - run.nit
-        limit = run.budget.remaining(run.facts, run.budget.reserved_evals)
+        limit = run.budget.for_method(run.facts)
         iterations = self.kernel.plan(run.state, run.context, limit, until - run.facts.counted, most)
         if not iterations:
             return False
@@ -57,7 +59,7 @@ class Chunks:
         if not iterations:
             return 0
         run = self.run
-        limit = run.budget.remaining(run.facts, run.budget.reserved_evals)
+        limit = run.budget.for_method(run.facts)
         chunk = self.kernel.run(run.state, run.context, iterations, limit, mean, run.interrupts.waiting)
         run.facts.add(chunk.tally)
         run.take(chunk.step, chunk.tally)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from goldstein.criterion import Criterion
@@ -16,33 +16,14 @@ if TYPE_CHECKING:
 
 
 class Criteria:
-    """The criteria of a run, and when they look at it.
-
-    Attributes
-    ----------
-    periodic, step_criteria : list of Criterion
-        Those that look now and then, and those that look at every step.
-    schedule : CheckSchedule
-        When the periodic ones look.
-    found : ndarray or None
-        A point, in the user's coordinates, that met one of them.
-    """
+    """The criteria of a run: the periodic ones and those that look at every step."""
 
     def __init__(self, stop: Sequence[Criterion]) -> None:
         self.periodic = [criterion for criterion in stop if not criterion.each_step]
         self.step_criteria = [criterion for criterion in stop if criterion.each_step]
-        self.schedule = CheckSchedule()
-        self.found: Array | None = None
-
-    @property
-    def reserved_evals(self) -> int:
-        """Evaluations that the method must leave for the next check."""
-        return sum(criterion.reserve for criterion in self.step_criteria)
-
-    @property
-    def reach(self) -> list[float]:
-        """How far from x the queries of each criterion may lie."""
-        return [criterion.reach for criterion in (*self.periodic, *self.step_criteria)]
+        self.reserved_evals = sum(criterion.reserve for criterion in self.step_criteria)
+        self.schedule = CheckSchedule()  # of the periodic ones
+        self.found: Array | None = None  # a point, in the user's coordinates, that met one of them
 
     def add(self, tally: Tally) -> None:
         """Take note of values, for those that look now and then."""
@@ -53,7 +34,7 @@ class Criteria:
         """Let the criteria that look at every step see the start."""
         for criterion in self.step_criteria:
             check = criterion.met_at_start(run.outside(run.step.x), run.oracle, run.aux)
-            if (yield from run.spend(check)):
+            if (yield from run.ask_for(check, run.budget.final_evals)):
                 return _met(run, criterion)
         return None
 
@@ -67,12 +48,9 @@ class Criteria:
 
     def at_step(self, run: Session) -> EvaluationGenerator[Status | None]:
         """Let them judge a new iterate."""
-        for criterion in self.step_criteria:
-            if (yield from run.spend(criterion.confirm(run.outside(run.step.x), run.oracle, run.aux))):
-                return _met(run, criterion)
-        return None
+        return _confirmed(run, self.step_criteria, run.step.x)
 
-    def now_and_then(self, run: Session) -> EvaluationGenerator[Status | None]:
+    def when_due(self, run: Session) -> EvaluationGenerator[Status | None]:
         """Let the others look, if it is time."""
         if not self.periodic or run.step.partial or run.facts.counted < self.schedule.due:
             return None
@@ -80,22 +58,31 @@ class Criteria:
         for criterion in self.periodic:
             if criterion.cost_share and not self.schedule.affords(criterion.cost_share, run.facts.counted):
                 continue
-            if not run.needs.values or criterion.screen(fun, lowest, run.oracle.noisy):
-                before = run.facts.counted
-                if (yield from run.spend(criterion.confirm(run.outside(run.answer()), run.oracle, run.aux))):
-                    return _met(run, criterion)
-                if criterion.cost_share:
-                    self.schedule.spent += run.facts.counted - before
+            if run.needs.values and not criterion.screen(fun, lowest, run.oracle.noisy):
+                continue
+            before = run.facts.counted
+            status = yield from _confirmed(run, [criterion], run.answer())
+            if status is not None:
+                return status
+            if criterion.cost_share:
+                self.schedule.spent += run.facts.counted - before
         self.schedule.look_again(run.facts.counted)
         return None
 
     def without_variables(self, run: Session) -> EvaluationGenerator[Status]:
         """Let all of them look at the only point that there is."""
         run.notes.add(AllFixed())
-        for criterion in (*self.periodic, *self.step_criteria):
-            if (yield from run.spend(criterion.confirm(run.outside(run.step.x), run.oracle, run.aux))):
-                return _met(run, criterion)
-        return Status.FINISHED
+        status = yield from _confirmed(run, [*self.periodic, *self.step_criteria], run.step.x)
+        return Status.FINISHED if status is None else status
+
+
+def _confirmed(run: Session, criteria: Iterable[Criterion], x: Array) -> EvaluationGenerator[Status | None]:
+    """Let criteria confirm at a point, as far as the budget goes; None when none is met."""
+    for criterion in criteria:
+        check = criterion.confirm(run.outside(x), run.oracle, run.aux)
+        if (yield from run.ask_for(check, run.budget.final_evals)):
+            return _met(run, criterion)
+    return None
 
 
 def _met(run: Session, criterion: Criterion) -> Status:

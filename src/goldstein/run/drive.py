@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from goldstein.oracle import Answer, Query
+from goldstein.oracle.interrupts import Interrupts
 from goldstein.oracle.tasks import TimeIsUp
 from goldstein.run.progress import Bar, Both
 from goldstein.run.result import Result, Status
@@ -26,10 +27,13 @@ class Evaluates(Protocol):
         Rows of the current query that were started, and rows of all queries that were started again.
     deadline : float or None
         The moment of `time.monotonic()` at which the time is up.
+    interrupts : Interrupts
+        When Ctrl-C may interrupt.
     """
 
     started: int
     deadline: float | None
+    interrupts: Interrupts
 
     @property
     def repeated(self) -> int:
@@ -63,6 +67,7 @@ class _Driver:
         if session.spec.journal is not None and bar is not None:
             self.log = Both(session.spec.journal, bar)
         self.clock_stands = session.spec.max_time is not None and evaluate.deadline is None
+        evaluate.interrupts = session.interrupts
         session.repeats = lambda: evaluate.repeated + self.journal.lost
 
     def result(self) -> Result:

@@ -12,54 +12,39 @@ from goldstein.norms import norm
 from goldstein.oracle import Array
 from goldstein.run.final_estimate import Final, FinalEstimate
 from goldstein.run.history import History
-from goldstein.run.outcome import Failures, FarAway, NoImprovement, NotReplayed, Outcome, Selected, TooManyFailed
-from goldstein.run.recording import note
+from goldstein.run.outcome import Failures, FarAway, NoImprovement, Note, NotReplayed, Outcome, Selected, TooManyFailed
+from goldstein.run.recording import keep_record
 from goldstein.run.result import VERSIONS, Result, Status
 from goldstein.stationarity.certificate import Certificate
 
 if TYPE_CHECKING:
     from goldstein.run.session import EvaluationGenerator, Session
 
-FAR = 1e6  # lengths of x0 from it at which an answer is worth a question
+FINAL = 0x66696E616C  # what keeps the ξ of a final seed apart from those of a run
+FAR = 1e6  # an answer that is so many lengths of x0 away from it is worth a note
 
 
 class Ending:
-    """How a run finds its answer.
-
-    Attributes
-    ----------
-    rule : str
-        The output rule.
-    choosing : bool
-        The answer is one of the method's candidates, by fresh values of each.
-    started : bool
-        What is still asked for is about the answer only.
-    at_start : float
-        f at the start, if it was asked for.
-    """
+    """How a run finds its answer."""
 
     def __init__(self, run: Session) -> None:
         self.run = run
-        self.rule = "last"
-        self.choosing = run.spec.output is None and run.needs.output == "choice"
-        self.started = False
-        self.at_start = np.nan
+        self.rule = "last"  # the output rule
+        self.choosing = run.spec.output is None and run.needs.output == "choice"  # by fresh values of each candidate
+        self.started = False  # what is still evaluated is about the answer only
+        self.at_start = np.nan  # f at the start, if it was evaluated
 
     def plan(self) -> int:
         """Plan the final estimate; return how many evaluations it needs."""
         run = self.run
-        self.estimate = FinalEstimate(
-            run.oracle,
-            run.budget.max_evals,
-            run.needs.candidates if self.choosing else 1,
-            run.spec.stationarity,
-            run.estimating,
-        )
-        self.estimate.free = None if run.coordinates is None else run.coordinates.free
+        self.estimate = FinalEstimate(run.oracle, run.budget.max_evals, run.spec.stationarity)
+        if run.coordinates is not None:
+            self.estimate.free = run.coordinates.free
         if self.choosing:
+            self.estimate.candidates = run.needs.candidates
             self.estimate.tie_break = run.needs.tie_break
             self.estimate.selection_share = run.needs.selection_share
-        return self.estimate.reserve
+        return self.estimate.reserve if run.estimating else 0
 
     def close(self, status: Status) -> EvaluationGenerator[Result]:
         """Choose the answer, estimate f there, and return the result."""
@@ -67,38 +52,45 @@ class Ending:
         self.started = True
         columns = run.recorder.columns
         if columns["nit"][-1:] != [run.nit] or columns["nfev"][-1] < run.facts.nfev:
-            note(run)
+            keep_record(run)
         if not run.estimating:
             return self.result(status)
         points = {"": self._best()}
         if self.choosing and status is not Status.CRITERION:
             points = {name: run.outside(x) for name, x in self._candidates().items()}
-        check = self.estimate.run(points, run.facts.nfev, lambda: run.budget.remaining(run.facts), run.aux)
+        rng = run.aux
+        if run.spec.final_seed is not None:  # beside a constant, or it would be the stream of a run with this seed
+            rng = np.random.default_rng([run.spec.final_seed, FINAL])
+        check = self.estimate.run(points, run.facts.nfev, lambda: run.budget.remaining(run.facts), rng)
         final = yield from run.ask_for(check)
-        self._add_notes(final, len(points))
+        if len(points) > 1:
+            run.notes.add(Selected(final.name, final.samples))
+        self._add_notes(final)
+        return self._closed(status, final)
+
+    def _closed(self, status: Status, final: Final) -> Result:
+        """Return the result with what the final estimate has found."""
         result = self.result(status)
         if final.samples or not np.array_equal(result.x, final.x):
             result.x = final.x
             result.fun = final.fun
             result.fun_stderr = final.stderr
-        if run.bare and not run.budget.before:
-            result.fun_stderr = np.nan  # nobody has looked for noise
+        if self.run.bare and not self.run.budget.before:
+            result.fun_stderr = np.nan  # the budget was too small to look for noise
         result.success = result.success and bool(np.isfinite(final.fun))
         certificate = final.certificate or self._certificate(status)
         if certificate is not None:
             result.stationarity = certificate
         return result
 
-    def _add_notes(self, final: Final, candidates: int) -> None:
-        """Take notes of how the answer was found."""
+    def _add_notes(self, final: Final) -> None:
+        """Take notes of what the answer shows."""
         run = self.run
-        if candidates > 1:
-            run.notes.add(Selected(final.name, final.samples))
         with np.errstate(over="ignore"):
             distance = norm(final.x - run.start)
         if distance > FAR * max(1.0, norm(run.start)):
             run.notes.add(FarAway(distance))
-        if final.name == START:
+        if final.name == START and run.facts.nfail < run.facts.counted:
             run.notes.add(NoImprovement(run.facts.nfev))
         if not final.replayed:
             run.notes.warn("replay", str(NotReplayed()))
@@ -113,18 +105,17 @@ class Ending:
     def _candidates(self) -> dict[str, Array]:
         """Return the points that may be the answer, each once; the start comes last."""
         step = self.run.step
-        points = step.candidates or {"": step.x}
-        *names, start = points
+        *others, (start, x0) = (step.candidates or {"": step.x}).items()
         different: dict[str, Array] = {}
-        for name in names:
-            if not any(np.array_equal(points[name], other) for other in (*different.values(), points[start])):
-                different[name] = points[name]
-        return {**different, start: points[start]}
+        for name, x in others:
+            if not any(np.array_equal(x, other) for other in (*different.values(), x0)):
+                different[name] = x
+        return {**different, start: x0}
 
     def _best(self) -> Array:
         """Return the answer in the user's coordinates: what met a criterion, or by the output rule."""
-        found = self.run.criteria.found
-        return self.run.outside(self.run.answer()) if found is None else found
+        run = self.run
+        return run.outside(run.answer()) if run.criteria.found is None else run.criteria.found
 
     def result(self, status: Status) -> Result:
         """Return the run so far.
@@ -134,7 +125,7 @@ class Ending:
         """
         run = self.run
         facts = run.facts
-        x, fun, stderr = self._known()
+        x, fun, stderr = self._answer_so_far()
         return Result(  # type: ignore[call-arg]
             x=x,
             fun=fun,
@@ -147,36 +138,37 @@ class Ending:
             nrepeat=run.repeats(),
             success=status is Status.CRITERION,
             status=status,
-            message=self._outcome(status).message,
+            message=Outcome(status, self._notes(status)).message,
             method=run.method,
             history=History(run.recorder.columns, run.recorder.choices),
             settings={"oracle": type(run.oracle).__name__, **run.spec.summary},
             versions=dict(VERSIONS),
         )
 
-    def _outcome(self, status: Status) -> Outcome:
+    def _notes(self, status: Status) -> list[Note]:
         run = self.run
-        notes = run.notes.every()
+        notes = run.notes.all()
         if status is Status.FAILING and run.budget.too_many_failed(run.facts):
             assert run.budget.max_fail is not None
             notes.append(TooManyFailed(run.budget.max_fail))
         if run.facts.nfail:
-            notes.append(Failures(run.facts.nfail / max(run.facts.counted, 1), run.notes.failure))
-        return Outcome(status, notes)
+            notes.append(Failures(run.facts.nfail, run.facts.counted, run.notes.failure))
+        return notes
 
     def incumbent(self) -> Incumbent:
         """Return the lowest point of a function without noise in the user's coordinates."""
         lowest = self.run.facts.incumbent
         return Incumbent(lowest.fun, None if lowest.x is None else self.run.outside(lowest.x))
 
-    def _known(self) -> tuple[Array, float, float]:
+    def _answer_so_far(self) -> tuple[Array, float, float]:
         """Return the answer as it is known without a further evaluation, the value there, and its standard error."""
         run = self.run
         x = self._best()
         lowest = self.incumbent()
         exact = run.estimating and not run.oracle.noisy and run.criteria.found is None
-        told = exact and run.chunks is None  # machine code shows no single point
-        if told and lowest.x is not None and (self.choosing or np.array_equal(x, lowest.x)):
+        if run.chunks is not None:  # machine code shows no single point
+            lowest = Incumbent()
+        if exact and lowest.x is not None and (self.choosing or np.array_equal(x, lowest.x)):
             return lowest.x, lowest.fun, 0.0
         if exact and np.isfinite(self.at_start) and np.array_equal(x, run.start):
             return x, self.at_start, 0.0

@@ -1,13 +1,13 @@
 """The end of a run: which candidate is the answer, what f is there, and how stationary it is.
 
-All of it is asked on fresh ξ, from evaluations that were set aside when the run began; they are diagnostic.
+All of it is evaluated on fresh ξ, with evaluations that were reserved when the run began; they are diagnostic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ SAME = 1e-6  # relative difference of two values under one seed that may be roun
 TAIL = 0.05  # noise that cannot be replayed is cut at these quantiles when candidates are compared
 ROWS_AT_ONCE = 2**22  # numbers in one query, so that an exact finite sum does not fill the memory
 
+Remaining: TypeAlias = Callable[[], int | None]
+
 
 @dataclass
 class Final:
@@ -46,34 +48,19 @@ class Final:
 
 @dataclass
 class FinalEstimate:
-    """How a run will be closed; `reserve` is what that may cost.
-
-    Attributes
-    ----------
-    candidates : int
-        Points that may be the answer, at most.
-    stationarity : (delta, epsilon) or None
-        Whether to say how stationary the answer is.
-    estimating : bool
-        Whether anything is asked at all.
-    tie_break, selection_share
-        As in `Needs`.
-    free : ndarray of int, or None
-        The variables that bounds do not fix, in which stationarity is asked about; None: all.
-    """
+    """How the answer is chosen and f estimated there; `reserve` is what that may cost."""
 
     oracle: Oracle
     max_evals: int | None
-    candidates: int = 1
-    stationarity: tuple[float, float] | None = None
-    estimating: bool = True
+    stationarity: tuple[float, float] | None = None  # (δ, ε): whether to say how stationary the answer is
+    candidates: int = 1  # and the next two are as in `Needs`
     tie_break: str = "start"
     selection_share: float = 0.0
-    free: npt.NDArray[np.intp] | None = None
+    free: npt.NDArray[np.intp] | None = None  # the variables that bounds do not fix; None: all
 
     @property
     def certifying(self) -> int:
-        """Evaluations set aside to tell how stationary the answer is."""
+        """Evaluations reserved to tell how stationary the answer is."""
         if self.stationarity is None:
             return 0
         return MOST if self.max_evals is None else min(MOST, self.max_evals // CERTIFYING_SHARE)
@@ -81,14 +68,14 @@ class FinalEstimate:
     @property
     def reserve(self) -> int:
         """Evaluations that a run must leave; without a budget there is nothing to leave."""
-        if self.max_evals is None or not self.estimating:
+        if self.max_evals is None:
             return 0
         tries = 0 if self.oracle.noisy or self.max_evals < 100 else SECOND_TRIES
         report = self.report_size(self.max_evals, self.candidates)
         return self.size(self.max_evals) * self.candidates + report + tries + self.certifying
 
     def size(self, budget: int) -> int:
-        """Return how many values estimate f at one candidate, in a run of so many evaluations."""
+        """Return how many values estimate f at one candidate, in a run of `budget` evaluations."""
         if not self.oracle.noisy:
             return 1
         share = max(2, budget // SHARE, min(budget // 10, 50))
@@ -107,31 +94,19 @@ class FinalEstimate:
             return 0
         return min(MOST, max(LEAST_REPORT, int(self.selection_share * budget) // 3))
 
-    def run(
-        self, points: dict[str, Array], nfev: int, left: Callable[[], int | None], rng: np.random.Generator
-    ) -> Check[Final]:
+    def run(self, points: dict[str, Array], nfev: int, remaining: Remaining, rng: np.random.Generator) -> Check[Final]:
         """Yield queries and return the answer among `points`: name -> point, the start last if there are several.
 
-        `nfev` evaluations were made, and `left()` is what may still be asked for, or None. All of it is in the user's
+        `nfev` evaluations were made, and `remaining()` may still be made; None: any number. All of it is in the user's
         coordinates.
         """
-        budget = nfev if self.max_evals is None else self.max_evals
-        size = self.size(budget)
-        report = self.report_size(budget, len(points))
-        most = left()
-        if most is not None:
-            if most < report + 2 * len(points) + self.certifying:
-                report = 0
-            size = max(0, min(size, (most - report - self.certifying) // len(points)))
-            full = len(points) * size + self.certifying >= most
-            if full and size >= ENOUGH and isinstance(self.oracle, Seeded):
-                size -= 1  # which leaves one to see whether noise is replayed
+        size, report = self._sizes(nfev, len(points), remaining())
         xi: Any = None
         if size and self.oracle.sample is not None:
             xi = np.arange(size) if size == self.oracle.n else self.oracle.sample(rng, size)
         judged = {}
         for name, x in points.items():
-            judged[name] = yield from self._values(x, xi, size, left)
+            judged[name] = yield from self._values(x, xi, size, remaining)
         exact = not self.oracle.noisy or size == self.oracle.n
         if self.tie_break == "first":
             chosen = choose_first(judged, exact=exact, cut=self.oracle.noisy and not self.oracle.replayable)
@@ -139,30 +114,45 @@ class FinalEstimate:
             chosen = choose(judged, exact=exact)
         fun, stderr = mean_and_error(judged[chosen], exact=exact)
         if report:
-            fresh = yield from self._values(points[chosen], None, report, left)
+            fresh = yield from self._values(points[chosen], None, report, remaining)
             fun, stderr = _pooled(fresh, list(judged.values()))
-        certificate = yield from self._certify(points[chosen], left, rng)
-        replayed = yield from self._replays(points[chosen], xi, judged[chosen], left)
+        certificate = yield from self._certify(points[chosen], remaining(), rng)
+        replayed = True
+        rest = remaining()
+        if isinstance(self.oracle, Seeded) and judged[chosen].size and (rest is None or rest > 0):
+            replayed = yield from self._replays(points[chosen], xi, judged[chosen])
         return Final(chosen, points[chosen], fun, stderr, size, certificate, replayed)
 
-    def _replays(self, x: Array, xi: Any, values: Array, left: Callable[[], int | None]) -> Check[bool]:
-        """Ask a simulator once more for a value that it has given: False if the same seed gives another one."""
-        rest = left()
-        if not isinstance(self.oracle, Seeded) or not values.size or (rest is not None and rest < 1):
-            return True
+    def _sizes(self, nfev: int, candidates: int, remaining: int | None) -> tuple[int, int]:
+        """Return how many values are evaluated at each candidate, and how many more at the answer."""
+        budget = nfev if self.max_evals is None else self.max_evals
+        size = self.size(budget)
+        report = self.report_size(budget, candidates)
+        if remaining is None:
+            return size, report
+        if remaining < report + 2 * candidates + self.certifying:
+            report = 0
+        size = max(0, min(size, (remaining - report - self.certifying) // candidates))
+        full = candidates * size + self.certifying >= remaining
+        if full and size >= ENOUGH and isinstance(self.oracle, Seeded):
+            size -= 1  # which leaves one to see whether noise is replayed
+        return size, report
+
+    def _replays(self, x: Array, xi: Any, values: Array) -> Check[bool]:
+        """Evaluate a simulator once more under the first seed: False if it gives another value."""
         answer = yield Query(x[None, :].copy(), xi[:1])
         once = float(values[0])
         again = float(answer.values[0])
         return not abs(again - once) > SAME * max(abs(once), abs(again))
 
-    def _values(self, x: Array, xi: Any, size: int, left: Callable[[], int | None]) -> Check[Array]:
-        """Evaluate a candidate; a deterministic f that fails is asked again a few times, as far as the budget goes."""
+    def _values(self, x: Array, xi: Any, size: int, remaining: Remaining) -> Check[Array]:
+        """Evaluate a candidate; a deterministic f that fails is tried again a few times, as far as the budget goes."""
         parts = [np.empty(0)]
         rows = max(1, ROWS_AT_ONCE // x.size)
         rounds = 1 if self.oracle.noisy else 1 + SECOND_TRIES
         for start in [*range(0, size, rows)] * rounds:
             k = min(rows, size - start)
-            most = left()
+            most = remaining()
             if most is not None and most < k:
                 break
             samples = None if xi is None else xi[start : start + k]
@@ -172,14 +162,13 @@ class FinalEstimate:
                 return answer.values
         return np.concatenate(parts)
 
-    def _certify(self, x: Array, left: Callable[[], int | None], rng: np.random.Generator) -> Check[Certificate | None]:
-        rest = left()
-        most = self.certifying if rest is None else min(self.certifying, rest)
+    def _certify(self, x: Array, remaining: int | None, rng: np.random.Generator) -> Check[Certificate | None]:
+        most = self.certifying if remaining is None else min(self.certifying, remaining)
         if self.stationarity is None or most < 1:
             return None
         delta, epsilon = self.stationarity
         held = Coordinates(x, self.free)
-        search = Search(self.oracle, held.inside(x), delta, epsilon, None, 0.95, most, rng).run()
+        search = Search(self.oracle, held.inside(x), delta, epsilon, most, rng).run()
         return (yield from (search if self.free is None else _held(search, held)))
 
 
@@ -195,6 +184,7 @@ def _held(check: Check[Certificate], held: Coordinates) -> Check[Certificate]:
         return certificate
 
 
+@np.errstate(over="ignore", invalid="ignore")  # values near the largest float, and failures
 def choose(judged: dict[str, Array], *, exact: bool) -> str:
     """Return the candidate with the lowest mean on common samples; the last one, the start, unless beaten clearly.
 
@@ -203,20 +193,20 @@ def choose(judged: dict[str, Array], *, exact: bool) -> str:
     """
     *others, start = judged
     means = {name: mean_and_error(judged[name], exact=False)[0] for name in others}
-    finite = {name: mean for name, mean in means.items() if np.isfinite(mean)}
+    finite = [name for name in others if np.isfinite(means[name])]
     if not finite:
         return start
-    best = min(finite, key=lambda name: finite[name])
+    best = min(finite, key=lambda name: means[name])
     if judged[best].shape != judged[start].shape:
         return best
     difference = judged[best] - judged[start]
-    difference = difference[np.isfinite(difference)]
-    if difference.size == 0:
+    if not np.isfinite(difference).any():
         return best
-    error = 0.0 if exact or difference.size < 2 else float(difference.std(ddof=1) / np.sqrt(difference.size))
-    return best if difference.mean() < -2 * error else start
+    mean, error = mean_and_error(difference, exact=False)
+    return best if mean < (0.0 if exact else -2 * np.nan_to_num(error)) else start
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) -> str:
     """Return the first candidate, unless a later one is lower by a standard error of the difference.
 
@@ -225,23 +215,24 @@ def choose_first(judged: dict[str, Array], *, exact: bool, cut: bool = False) ->
     that does not cancel may have heavy tails; but a loss in fewer calls than that counts too, so that a candidate whose
     plain mean is higher than another's by two standard errors is out.
     """
-    names = [name for name, values in judged.items() if np.isfinite(values).any()]
+    start = list(judged)[-1]
+    compared = {name: values for name, values in judged.items() if np.isfinite(values).any()}
     if cut:
-        names = [name for name in names if not any(_clearly_above(judged[name], judged[one]) for one in names)]
-    if not names:
-        return list(judged)[-1]
-    chosen = names[0]
-    for name in names[1:]:
-        if judged[name].shape != judged[chosen].shape:
+        every = list(compared.values())
+        compared = {
+            name: _within_quantiles(values)
+            for name, values in compared.items()
+            if not any(_clearly_above(values, other) for other in every)
+        }
+    if not compared:
+        return start
+    chosen, *others = compared
+    for name in others:
+        if compared[name].shape != compared[chosen].shape:
             continue
-        one = _within_quantiles(judged[name]) if cut else judged[name]
-        other = _within_quantiles(judged[chosen]) if cut else judged[chosen]
-        with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float, and failures
-            difference = one - other
-        mean, error = mean_and_error(difference, exact=exact)
+        mean, error = mean_and_error(compared[name] - compared[chosen], exact=exact)
         if mean < -np.nan_to_num(error):
             chosen = name
-    start = list(judged)[-1]
     return start if np.array_equal(judged[chosen], judged[start]) else chosen
 
 

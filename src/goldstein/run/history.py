@@ -12,29 +12,9 @@ from goldstein.oracle import Array, Tally
 from goldstein.state import State
 
 RECORDS = 100
-LOOKS = 16  # a run is looked at after each sixteenth more of it, whatever its budget
+LOOKS = 16  # criteria look at a run after each sixteenth more of it
+COLUMNS = ("nfev", "ngev", "nit", "fun", "gradient_norm", "step", "nfail", "monitor")
 COUNTS = ("nfev", "ngev", "nit", "nfail")
-
-
-class Row(NamedTuple):
-    """One record."""
-
-    nfev: float
-    ngev: float
-    nit: float
-    fun: float
-    gradient_norm: float
-    step: float
-    nfail: float
-    monitor: float
-
-    @property
-    def made(self) -> float:
-        """The evaluations made up to here."""
-        return self.nfev + self.ngev
-
-
-COLUMNS = Row._fields
 
 
 class Choice(NamedTuple):
@@ -122,7 +102,7 @@ class Window(State):
 class CheckSchedule(Window):
     """When the stopping criteria look at the run, and the values since they last did.
 
-    The times do not depend on the budget, so that a run that goes on with a larger one is the run with that budget.
+    The times do not depend on the budget, so that a run that continues with a larger one is the run with that budget.
     """
 
     due: float = 0.0
@@ -141,8 +121,8 @@ class CheckSchedule(Window):
 class Recorder(Window):
     """Keeps the records of a run at even spacing in evaluations.
 
-    With a budget known the spacing is a fixed part of it; otherwise every iteration is kept until there are too
-    many, then every second is dropped and the spacing doubled, as often as needed.
+    With a known budget the spacing is a fixed part of it; otherwise every iteration is recorded until there are too
+    many, then every second record is dropped and the spacing doubled, as often as needed.
     """
 
     spacing: float = 1.0
@@ -159,20 +139,37 @@ class Recorder(Window):
         return cls(spacing=max(1000.0 if seldom else 1.0, max_evals / RECORDS), bounded=True)
 
     def over_again(self, max_evals: int | None) -> Recorder:
-        """Return the same records for a run that goes on with another budget; they are thinned out if need be."""
+        """Return the same records for a run that continues with another budget; they are thinned out if need be."""
         fresh = Recorder.over(max_evals)
-        kept = self.copy()
-        kept.spacing = fresh.spacing if fresh.bounded else self.spacing
-        kept.bounded = fresh.bounded
-        rows = [Row(*row) for row in zip(*(self.columns[name] for name in COLUMNS), strict=True)]
-        if not rows or max_evals is None:
-            return kept
-        to_come = max(0.0, max_evals - rows[-1].made) / kept.spacing
-        while len(rows) > 2 and len(rows) + to_come > 2 * RECORDS:
-            rows = _every_second(rows)
-        kept.columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
-        kept.due = rows[-1].made + kept.spacing
-        return kept
+        recorder = self.copy()
+        recorder.bounded = fresh.bounded
+        if max_evals is None:
+            return recorder
+        recorder.spacing = fresh.spacing
+        if self.size:
+            made = self.columns["nfev"][-1] + self.columns["ngev"][-1]
+            to_come = max(0.0, max_evals - made) / recorder.spacing
+            while recorder.size > 2 and recorder.size + to_come > 2 * RECORDS:
+                recorder.thin()
+            recorder.due = made + recorder.spacing
+        return recorder
+
+    @property
+    def size(self) -> int:
+        return len(self.columns["nfev"])
+
+    def thin(self) -> None:
+        """Drop every second record but the last; the next one takes in the mean value of one that is dropped."""
+        fun = self.columns["fun"]
+        values = [nfev - nfail for nfev, nfail in zip(self.columns["nfev"], self.columns["nfail"], strict=True)]
+        for place in range(2, self.size, 2):
+            both = [(values[i] - values[i - 1], fun[i]) for i in (place - 1, place)]
+            known = [(count, mean) for count, mean in both if count > 0 and not np.isnan(mean)]
+            total = sum(count for count, _ in known)
+            fun[place] = sum(count * mean for count, mean in known) / total if total else np.nan
+        last = self.size - 1
+        for column in self.columns.values():
+            column[:] = [value for i, value in enumerate(column) if i % 2 == 0 or i == last]
 
     def copy(self) -> Recorder:
         """Return a recorder that does not change with this one."""
@@ -185,30 +182,7 @@ class Recorder(Window):
         for name in COLUMNS:
             self.columns[name].append(row[name])
         made = row["nfev"] + row["ngev"]
-        if not self.bounded and len(self.columns["nfev"]) > 2 * RECORDS:
-            for name in COLUMNS:
-                del self.columns[name][1::2]
+        if not self.bounded and self.size > 2 * RECORDS:
+            self.thin()
             self.spacing = made / RECORDS
         self.due = made + self.spacing
-
-
-def _every_second(rows: list[Row]) -> list[Row]:
-    """Drop every second record; the mean value of one that stays takes in that of the one dropped before it."""
-    kept = [rows[0]]
-    for first, second in zip(rows[1::2], rows[2::2], strict=False):
-        kept.append(second._replace(fun=_mean(kept[-1], first, second)))
-    if len(rows) % 2 == 0:
-        kept.append(rows[-1])
-    return kept
-
-
-def _mean(before: Row, first: Row, second: Row) -> float:
-    """Return the mean of the values behind two records in a row."""
-    total = 0.0
-    count = 0.0
-    for earlier, row in ((before, first), (first, second)):
-        fine = (row.nfev - row.nfail) - (earlier.nfev - earlier.nfail)
-        if fine > 0 and not np.isnan(row.fun):
-            total += fine * row.fun
-            count += fine
-    return total / count if count else np.nan

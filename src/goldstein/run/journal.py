@@ -44,7 +44,7 @@ import numpy as np
 import goldstein
 from goldstein import arguments
 from goldstein.oracle import Answer, Array, Query
-from goldstein.run.interrupts import Interrupts
+from goldstein.oracle.interrupts import Interrupts
 from goldstein.run.records import MAGIC, MALFORMED, DamagedError, Record, Records, malformed
 from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, SnapshotFile

@@ -17,13 +17,13 @@ from goldstein.run.session import EvaluationGenerator, Session
 
 
 @dataclass(eq=False)
-class Waiting:
-    """A session on its way: the query that it waits for, if it has asked, and how much of it is answered."""
+class Playing:
+    """A session under way: the query that it waits for, if it has asked, and the answers to its first rows."""
 
     session: Session
     play: EvaluationGenerator[Result]
     query: Query | None = None
-    taken: int = 0
+    answered: int = 0
     answers: list[Answer] = field(default_factory=list)
 
     def ask(self) -> Query:
@@ -32,21 +32,18 @@ class Waiting:
             self.query = next(self.play)
         return self.query
 
-    def _answer(self) -> Answer:
-        first, *others = self.answers
-        self.answers = []
-        self.taken = 0
-        return first.joined(others) if others else first
-
     def tell(self, answer: Answer, last: int) -> None:
         """Take the answer up to row `last`; StopIteration when that ends the session."""
         assert self.query is not None
         self.answers.append(answer)
-        self.taken = last
+        self.answered = last
         if last < len(self.query):
             return
+        first, *others = self.answers
+        self.answers = []
+        self.answered = 0
         self.query = None  # its rows are not needed while it waits
-        self.query = self.play.send(self._answer())
+        self.query = self.play.send(first.joined(others) if others else first)
 
 
 @dataclass(eq=False)
@@ -57,10 +54,7 @@ class Part:
     query: Query
     first: int
     last: int
-    course: Waiting
-
-    def __len__(self) -> int:
-        return self.last - self.first
+    playing: Playing
 
 
 Evaluate = Callable[[Sequence[Part]], Sequence[Answer | Exception]]
@@ -85,46 +79,46 @@ def lockstep(
     at_once : int, optional
         Sessions under way at most; None: as many as it takes to fill a batch.
     """
-    waiting: deque[Waiting] = deque()
+    waiting: deque[Playing] = deque()
     fresh = iter(sessions)
-    while True:
-        parts = _fill(waiting, fresh, rows, at_once, done)
-        if not parts:
-            return
+    while parts := _fill(waiting, fresh, rows, at_once, done):
         for part, answer in zip(parts, evaluate(parts), strict=True):
-            course = part.course
+            playing = part.playing
             if isinstance(answer, Exception):
-                course.play.close()
-                done(course.session, answer)
+                playing.play.close()
+                done(playing.session, answer)
                 continue
             try:
-                course.tell(answer, part.last)
+                playing.tell(answer, part.last)
             except StopIteration as ended:
-                done(course.session, ended.value)
+                done(playing.session, ended.value)
                 continue
-            if course.query is None:
-                waiting.append(course)
-            else:  # one that has rows in memory goes on first
-                waiting.appendleft(course)
+            if playing.query is None:
+                waiting.append(playing)
+            else:  # one that has rows in memory comes first
+                waiting.appendleft(playing)
 
 
-def _fill(waiting: deque[Waiting], fresh: Iterator[Session], rows: int, at_once: int | None, done: Done) -> list[Part]:
+def _fill(waiting: deque[Playing], fresh: Iterator[Session], rows: int, at_once: int | None, done: Done) -> list[Part]:
     """Return which rows of which sessions make the next batch; those sessions no longer wait."""
     parts: list[Part] = []
     free = rows
     while free:
-        course = waiting.popleft() if waiting else None
-        if course is None and (at_once is None or len(parts) < at_once):
-            session = next(fresh, None)
-            course = None if session is None else Waiting(session, session.play())
-        if course is None:
+        if waiting:
+            playing = waiting.popleft()
+        elif at_once is not None and len(parts) >= at_once:
             break
+        else:
+            session = next(fresh, None)
+            if session is None:
+                break
+            playing = Playing(session, session.play())
         try:
-            query = course.ask()
+            query = playing.ask()
         except StopIteration as ended:
-            done(course.session, ended.value)
+            done(playing.session, ended.value)
             continue
-        last = min(course.taken + free, len(query))
-        parts.append(Part(course.session, query, course.taken, last, course))
-        free -= len(parts[-1])
+        last = min(playing.answered + free, len(query))
+        parts.append(Part(playing.session, query, playing.answered, last, playing))
+        free -= last - playing.answered
     return parts

@@ -7,47 +7,32 @@ from collections.abc import Callable, Mapping
 from goldstein.facts import Facts
 from goldstein.methods.method import Step
 from goldstein.run.outcome import Note, Ran, Text, flat, rounding
-from goldstein.warnings import warn
+from goldstein.warnings import warn as warn_user
 
 FLAT = 50  # differences that are all exactly 0 are worth a warning from this many on,
 FLAT_WITH_NOISE = 500  # and with noise, where many components may be flat though f is not
 
 
 class Notes:
-    """What there is to say about a run.
-
-    Attributes
-    ----------
-    recognised : str
-        How noise showed in a function that was taken to have none.
-    failure : str
-        Why an evaluation failed, of the first that tells.
-    method_notes : dict
-        What the method says, by key.
-    """
+    """What there is to say about a run; `warn(key, sentence)` warns at once."""
 
     def __init__(self, warn: Callable[[str, str], None] | None = None) -> None:
-        self.recognised = ""
-        self.failure = ""
-        self.method_notes: dict[str, str] = {}
+        self.warn = warn or (lambda key, sentence: warn_user(sentence))
+        self.recognised = ""  # how noise showed in a function that was taken to have none
+        self.failure = ""  # why the first failed evaluation failed
+        self.method_notes: dict[str, str] = {}  # what the method says, by key
         self._notes: list[Note] = []
         self._warned: set[str] = set()
-        self._warn = warn or _warn
 
-    def add(self, note: Note) -> None:
-        """Take a note."""
-        self._notes.append(note)
+    def add(self, *notes: Note) -> None:
+        self._notes.extend(notes)
 
     def recognise(self, reason: str) -> None:
         """Take note of how noise showed."""
         self.recognised = reason
-        self._notes.append(Text(reason))
+        self.add(Text(reason))
 
-    def first_failure(self, reason: str) -> None:
-        """Take note of why an evaluation failed, of the first."""
-        self.failure = self.failure or reason
-
-    def of_method(self, step: Step) -> str:
+    def take(self, step: Step) -> str:
         """Take what a step says; return what the method has newly chosen, if anything."""
         if step.warnings:
             self.warn_once(step.warnings)
@@ -59,22 +44,18 @@ class Notes:
         self.method_notes.update(step.notes)
         return choice
 
-    def every(self) -> list[Note]:
+    def all(self) -> list[Note]:
         """Return all notes, those of the method last."""
         return [*self._notes, *(Ran(text) for text in self.method_notes.values())]
-
-    def warn(self, key: str, sentence: str) -> None:
-        """Warn of something."""
-        self._warn(key, sentence)
 
     def warn_once(self, warnings: Mapping[str, str]) -> None:
         """Warn once of each thing that the run has shown to be wrong."""
         for key, sentence in warnings.items():
             if key not in self._warned:
                 self._warned.add(key)
-                self._warn(key, sentence)
+                self.warn(key, sentence)
 
-    def precision(self, step: Step, facts: Facts, noisy: bool) -> None:
+    def check_precision(self, step: Step, facts: Facts, noisy: bool) -> None:
         """Compare the rounding error of an estimate, about d·u·|F|/δ, with the estimates themselves."""
         if not step.delta:
             return
@@ -86,7 +67,3 @@ class Notes:
         typical = step.mean_sq_norm**0.5
         if error > 0.1 * typical:
             self.warn_once({"precision": rounding(error / typical, step.delta, facts.magnitude)})
-
-
-def _warn(key: str, sentence: str) -> None:
-    warn(sentence)

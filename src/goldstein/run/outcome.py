@@ -13,18 +13,6 @@ from goldstein.run.result import Status
 
 ENDED, RAN, KNOW = range(3)  # the sections of a message
 
-REASONS = {
-    Status.MAX_EVALS: "Evaluation budget used.",
-    Status.MAX_ITER: "Iteration limit reached.",
-    Status.FAILING: "Most recent evaluations failed (NaN, infinite or a caught exception).",
-    Status.CALLBACK: "Stopped by the callback.",
-    Status.INTERRUPTED: "Interrupted; this is the result so far.",
-    Status.FINISHED: "The method completed its schedule.",
-    Status.RUNNING: "Still running.",
-    Status.MAX_TIME: "Time limit reached; this is the result so far.",
-    Status.RAISED: "An exception ended the run; this is the result so far.",
-}
-
 
 @dataclass(frozen=True)
 class Note:
@@ -39,21 +27,26 @@ class Note:
 
 @dataclass(frozen=True)
 class Text(Note):
-    """A sentence of the user's own method, criterion or function."""
+    """A sentence that is ready: of a method, a criterion or a journal."""
 
     text: str
 
 
-@dataclass(frozen=True)
 class Reached(Text):
     """What a criterion or a certificate says about success."""
 
     section = ENDED
 
 
+class Ran(Text):
+    """What the method chose or found on the user's behalf."""
+
+    section = RAN
+
+
 @dataclass(frozen=True)
 class InvalidCertificate(Note):
-    """Rounding makes a certificate worthless."""
+    """Rounding makes the certificate of a method worthless."""
 
     reason: str
     section = ENDED
@@ -67,13 +60,6 @@ class TooManyFailed(Note):
     max_fail: int
     section = ENDED
     template = "More than max_fail = {max_fail} evaluations failed."
-
-
-@dataclass(frozen=True)
-class Ran(Text):
-    """What the method chose or found on the user's behalf."""
-
-    section = RAN
 
 
 @dataclass(frozen=True)
@@ -129,23 +115,26 @@ class FarAway(Note):
 class Failures(Note):
     """Some evaluations failed."""
 
-    share: float
+    nfail: int
+    evals: int
     reason: str
 
     def __str__(self) -> str:
-        first = f" The first reason: {self.reason:.300}" if self.reason else ""
-        return f"{self.share:.1%} of the evaluations failed; if that depends on the point, estimates are biased.{first}"
+        text = f"All {self.evals} evaluations failed."
+        if self.nfail < self.evals:
+            share = self.nfail / self.evals
+            text = f"{share:.1%} of the evaluations failed; if that depends on the point, estimates are biased."
+        return f"{text} The first error: {self.reason:.300}" if self.reason else text
 
 
 @dataclass(frozen=True)
 class DefaultBudget(Note):
-    """No limit was given."""
+    """No limit was set."""
 
     max_evals: int
     template = "No limit was given, so max_evals was set to 1000·(d + 1) = {max_evals}."
 
 
-@dataclass(frozen=True)
 class StartMoved(Note):
     """The start was outside of the bounds."""
 
@@ -160,14 +149,13 @@ class LeavesSet(Note):
     template = "Queries may leave the allowed set by delta = {radius:.3g}."
 
 
-@dataclass(frozen=True)
 class AllFixed(Note):
     """Bounds fix every variable."""
 
+    section = ENDED
     template = "All variables are fixed by their bounds, so there is nothing to optimise."
 
 
-@dataclass(frozen=True)
 class NotReplayed(Note):
     """A simulator that takes a seed does not replay its noise."""
 
@@ -210,9 +198,15 @@ class Outcome:
 
     @property
     def message(self) -> str:
-        """The outcome in words."""
-        ended = [note for note in self.notes if note.section == ENDED]
-        reason = [] if ended and self.status is not Status.FINISHED else [REASONS.get(self.status, "")]
-        sections = [[note for note in self.notes if note.section == section] for section in (ENDED, RAN, KNOW)]
-        sentences = reason + [str(note) for section in sections for note in section]
-        return " ".join(sentence for sentence in sentences if sentence)
+        """The outcome in words, without control characters of a user's exceptions."""
+        notes = sorted(self.notes, key=lambda note: note.section)
+        sentences = [str(note) for note in notes]
+        if not notes or notes[0].section != ENDED:
+            words = self.status.words
+            sentences.insert(0, f"{words[0].upper()}{words[1:]}.")
+        return printable(" ".join(sentences))
+
+
+def printable(text: str) -> str:
+    """Return a text in one line that a terminal prints as it is: control characters become spaces."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

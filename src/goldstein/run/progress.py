@@ -17,17 +17,7 @@ SECONDS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 class Bar:
-    """The line: evaluations, the best value, how fast it goes and how long it will take.
-
-    Parameters
-    ----------
-    total : int or None
-        Evaluations that the run may make.
-    noisy : bool
-        Values are noisy, so that a mean is shown and not the lowest.
-    stream : file, optional
-        Where to; None: standard error.
-    """
+    """The line: evaluations of a total, the best value (a mean of noisy ones), the speed and the time left."""
 
     def __init__(self, total: int | None, noisy: bool, stream: IO[str] | None = None) -> None:
         self.total = total
@@ -38,27 +28,27 @@ class Bar:
         self.final = False  # what comes now is about the answer and other candidates, whose mean says nothing
         self._earlier = 0  # evaluations of earlier stages
         self._done = 0
-        self._come = 0
+        self._arrived = 0  # of the query at hand
         self._since: float | None = None
         self._before = 0
         self._last = 0.0
         self._replaying = False
 
     def start(self, first: int, rows: int) -> None:
-        """See `EvaluationLog`; what is begun is not shown."""
+        pass
 
     def take_back(self, rows: int) -> None:
-        """See `EvaluationLog`."""
+        pass
 
     def record(self, first: int, answer: Answer) -> None:
         """Take note of values as they arrive."""
-        self._come += len(answer.values)
-        finite = answer.values[np.isfinite(answer.values)] if answer.values.ndim == 1 else np.empty(0)
-        if finite.size and not (self.final and self.noisy):
-            self._value(float(finite.mean()) if self.noisy else float(finite.min()))
+        self._arrived += len(answer.values)
+        finite = answer.values[np.isfinite(answer.values)]
+        if finite.size and answer.values.ndim == 1 and not (self.final and self.noisy):
+            self._update(float(finite.mean()) if self.noisy else float(finite.min()))
         self._show()
 
-    def _value(self, value: float) -> None:
+    def _update(self, value: float) -> None:
         if math.isnan(self.value):
             self.value = value
         elif self.noisy:
@@ -76,30 +66,32 @@ class Bar:
             self._since = time.monotonic()
             self._before = made
         self._replaying = replaying
-        if not self._come and self._done != made and math.isfinite(value):
-            self._value(value)
+        if not self._arrived and self._done != made and math.isfinite(value):
+            self._update(value)
         self._done = made
-        self._come = 0
+        self._arrived = 0
         self._show()
 
     def stage_begins(self, nfev: int) -> None:
-        """Take note that a stage begins, after so many evaluations of earlier ones."""
+        """Take note that a stage begins, after `nfev` evaluations of earlier ones."""
         self._earlier = nfev
         self._done = nfev
-        self._come = 0
+        self._arrived = 0
 
     def _show(self) -> None:
         now = time.monotonic()
         if not self.shown or now - self._last < EVERY:
             return
         self._last = now
+        self._write(self.line(now))
+
+    def _write(self, line: str, end: str = "") -> None:
         width = shutil.get_terminal_size().columns - 1
-        self.stream.write("\r" + self.line(now)[:width].ljust(width))
+        self.stream.write("\r" + line[:width].ljust(width) + end)
         self.stream.flush()
 
     def line(self, now: float) -> str:
-        """Return the line."""
-        made = self._done + self._come
+        made = self._done + self._arrived
         parts = [f"{made:,} evaluations"]
         if self.total is not None:
             parts = [f"{made:,} of {self.total:,} evaluations, {made / self.total:.0%}"]
@@ -116,29 +108,24 @@ class Bar:
     def close(self) -> None:
         """Wipe the line."""
         if self.shown and self._last:
-            width = shutil.get_terminal_size().columns - 1
-            self.stream.write("\r" + " " * width + "\r")
-            self.stream.flush()
+            self._write("", "\r")
 
 
 class Both:
-    """Two who keep account of a query; see `EvaluationLog`."""
+    """Two logs of a query as one; see `EvaluationLog`."""
 
     def __init__(self, *logs: Any) -> None:
         self.logs = logs
 
     def start(self, first: int, rows: int) -> None:
-        """Pass it on."""
         for log in self.logs:
             log.start(first, rows)
 
     def take_back(self, rows: int) -> None:
-        """Pass it on."""
         for log in self.logs:
             log.take_back(rows)
 
     def record(self, first: int, answer: Answer) -> None:
-        """Pass it on."""
         for log in self.logs:
             log.record(first, answer)
 
@@ -151,10 +138,10 @@ def lasting(seconds: float) -> str:
     >>> lasting(7384)
     '2 h 3 min'
     """
-    left = round(seconds)
+    rest = round(seconds)
     words: list[str] = []
     for size, name in SECONDS:
-        if left >= size or (name == "s" and not words):
-            words.append(f"{left // size} {name}")
-            left %= size
+        if rest >= size or (name == "s" and not words):
+            words.append(f"{rest // size} {name}")
+            rest %= size
     return " ".join(words[:2])

@@ -16,8 +16,8 @@ log = logging.getLogger("goldstein")
 
 
 def record(run: Session) -> Status | None:
-    """Keep a record; then look for rounding errors and call back."""
-    note(run)
+    """Keep a record; then call back."""
+    keep_record(run)
     journal = run.checkpoints.journal
     if journal.replaying and not journal.ended_here(Status.CALLBACK):
         return None
@@ -35,7 +35,7 @@ def record(run: Session) -> Status | None:
     return None
 
 
-def note(run: Session) -> None:
+def keep_record(run: Session) -> None:
     """Keep a record of the run as it stands, and warn of rounding errors."""
     run.recorder.record(
         nfev=run.facts.nfev,
@@ -46,7 +46,7 @@ def note(run: Session) -> None:
         nfail=run.facts.nfail,
         monitor=_monitor(run),
     )
-    run.notes.precision(run.step, run.facts, run.oracle.noisy)
+    run.notes.check_precision(run.step, run.facts, run.oracle.noisy)
 
 
 def _monitor(run: Session) -> float:
@@ -55,13 +55,12 @@ def _monitor(run: Session) -> float:
     if monitor is None:
         return np.nan
     journal = run.checkpoints.journal
-    known: float | None = journal.monitor_value(run.facts.nfev)
-    if known is not None:
-        return known
-    try:
-        with run.interrupts.allowed():
-            value = float(monitor(run.outside(run.answer())))
-    except StopIteration as error:
-        raise RuntimeError("monitor raised StopIteration; only callbacks stop a run that way.") from error
-    journal.monitor(run.facts.nfev, value)
+    value: float | None = journal.monitor_value(run.facts.nfev)
+    if value is None:
+        try:
+            with run.interrupts.allowed():
+                value = float(monitor(run.outside(run.answer())))
+        except StopIteration as error:
+            raise RuntimeError("monitor raised StopIteration; only callbacks stop a run that way.") from error
+        journal.monitor(run.facts.nfev, value)
     return value

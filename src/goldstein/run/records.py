@@ -13,6 +13,7 @@ import re
 import stat
 import struct
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ HEAD = struct.Struct("<2sBxI")  # mark, kind, length of the content
 SUM = struct.Struct("<I")
 FRAME = HEAD.size + SUM.size
 CHUNK = 1 << 20
+CLOSED = -1
 RETRY = 0.05  # seconds after which a short look at the lock is over
 
 
@@ -145,6 +147,7 @@ class Records:
     """The file, open for writing and locked against other writers; forced to the disk every `sync` seconds."""
 
     def __init__(self, path: Path, sync: float) -> None:
+        self._file = CLOSED
         self.path = path
         self.sync = sync
         check_regular(path)
@@ -163,6 +166,7 @@ class Records:
             os.close(self._file)
             raise
         self.end = len(MAGIC)
+        _open.add(self)
 
     def read(self, start: int = len(MAGIC)) -> Iterator[Record]:
         """Yield the records from a position on."""
@@ -217,8 +221,26 @@ class Records:
 
     def close(self) -> None:
         """Unlock the file, also where a forked process has a copy of it, and close it."""
-        _unlock(self._file)
-        os.close(self._file)
+        if self._file != CLOSED:  # as in a forked process
+            _unlock(self._file)
+            os.close(self._file)
+            self._file = CLOSED
+
+
+_open: weakref.WeakSet[Records] = weakref.WeakSet()
+
+
+def _close_copies() -> None:
+    """Close what a forked process has inherited, which would keep a file locked when its writer is killed."""
+    for records in list(_open):
+        if records._file != CLOSED:
+            with suppress(OSError):
+                os.close(records._file)
+            records._file = CLOSED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_copies)
 
 
 def _unlock(file: int) -> None:

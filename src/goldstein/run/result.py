@@ -22,18 +22,33 @@ from goldstein.run.history import History
 
 
 class Status(IntEnum):
-    """Why a run ended. Only criteria that the user set make `success` true."""
+    """Why a run ended. Only criteria that the user set make `success` true.
 
-    CRITERION = 0
-    MAX_EVALS = 1
-    MAX_ITER = 2
-    FAILING = 3
-    CALLBACK = 4
-    INTERRUPTED = 5
-    FINISHED = 6
-    RUNNING = 7
-    MAX_TIME = 8
-    RAISED = 9
+    Attributes
+    ----------
+    words : str
+        The same in words.
+    """
+
+    words: str
+
+    CRITERION = 0, "a criterion in `stop` was reached"
+    MAX_EVALS = 1, "evaluation budget used"
+    MAX_ITER = 2, "iteration limit reached"
+    FAILING = 3, "most recent evaluations failed (NaN, infinite or a caught exception)"
+    CALLBACK = 4, "stopped by the callback"
+    INTERRUPTED = 5, "interrupted; this is the result so far"
+    FINISHED = 6, "the method completed its schedule"
+    RUNNING = 7, "still running"
+    MAX_TIME = 8, "time limit reached; this is the result so far"
+    RAISED = 9, "an exception ended the run; this is the result so far"
+
+    def __new__(cls, value: int, words: str = "") -> Status:
+        """Make a member of its number and its words."""
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.words = words
+        return member
 
 
 VERSIONS = {
@@ -152,16 +167,13 @@ class Result(OptimizeResult):
 
         if not {"fun", "history", "method", "status"} <= self.keys():  # some other result, or a part of one
             return super().__repr__()
-        facts = report.facts_of(self)
-        said = {fact.name: fact.text for fact in facts} | {"message": self.message}
-        said["more"] = 'x, history, settings, ...; res.plot(), res.report("run.html")'
-        width = max(map(len, said))
+        rows = {fact.name: fact.text for fact in report.facts_of(self)}
+        rows["message"] = self.message
+        rows["more"] = 'x, history, settings, ...; res.plot(), res.report("run.html")'
+        width = max(map(len, rows))
         room = min(WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else WIDTH
-        lines = []
-        for name, text in said.items():
-            rest = " " * (width + 2)
-            lines += textwrap.wrap(text, room, initial_indent=f"{name:>{width}}: ", subsequent_indent=rest)
-        return "\n".join(lines)
+        wrap = textwrap.TextWrapper(room, subsequent_indent=" " * (width + 2))
+        return "\n".join(wrap.fill(f"{name:>{width}}: {text}") for name, text in rows.items())
 
     def _repr_html_(self) -> str:
         """Return the same for notebooks, with a picture."""

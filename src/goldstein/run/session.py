@@ -1,4 +1,4 @@
-"""One run: a loop over ask and tell, whoever evaluates.
+"""One run: a loop over ask and tell.
 
 `Session.play` is a generator that yields queries and receives their answers, and it is the only place where
 evaluations are counted. `drive` plays one session to its end, `lockstep` many of them side by side; a method's kernel
@@ -8,7 +8,6 @@ have shown), `budget`, `criteria`, `ending` (the answer and the final estimate),
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from goldstein.criterion import Check
 from goldstein.facts import Facts
 from goldstein.methods.method import Context, MethodState, Step
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
+from goldstein.oracle.interrupts import Interrupts
 from goldstein.output import Last, Tracker
 from goldstein.projection import seen
 from goldstein.run.budget import Budget
@@ -26,27 +26,17 @@ from goldstein.run.chunks import Chunks
 from goldstein.run.criteria import Criteria
 from goldstein.run.ending import Ending
 from goldstein.run.history import Recorder
-from goldstein.run.interrupts import Interrupts
 from goldstein.run.journal import point_entry
 from goldstein.run.notes import Notes
-from goldstein.run.outcome import (
-    DefaultBudget,
-    InvalidCertificate,
-    Note,
-    Reached,
-    StartMoved,
-    Text,
-)
+from goldstein.run.outcome import DefaultBudget, InvalidCertificate, Note, Reached, StartMoved, Text
 from goldstein.run.recording import record
 from goldstein.run.result import Result, Status
 from goldstein.run.setup import recognise, set_up
 from goldstein.run.snapshot import snapshot_of
 from goldstein.run.spec import RunSpec
-from goldstein.state import plain_state
+from goldstein.state import plain_state, second_generator
 from goldstein.stationarity.certificate import Certificate
 from goldstein.stationarity.rounding import points_that_fit, too_small
-
-log = logging.getLogger("goldstein")
 
 T = TypeVar("T")
 EvaluationGenerator = Generator[Query | None, Answer | None, T]
@@ -112,11 +102,9 @@ class Session:
             rng,
             max_iter=self.budget.max_iter,
             project=self.projection,
-            recipes=getattr(spec.workers, "far", False),
             facts=self.facts,
         )
-        self.aux = rng if aux is None else aux
-        self.given_aux = aux
+        self.aux = second_generator(rng) if aux is None else aux
         self.step = Step(self.x0)
         self.state = MethodState(self.x0)
         self.nit = 0
@@ -125,18 +113,11 @@ class Session:
             self.notes.add(DefaultBudget(spec.default_max_evals))
         if spec.starts_outside:
             self.notes.add(StartMoved())
-        for note in notes:
-            self.notes.add(note)
+        self.notes.add(*notes)
 
     def play(self) -> EvaluationGenerator[Result]:
         """Yield queries and receive their answers until the run is over; return its result."""
-        journal = self.checkpoints.journal
-        saved = journal.begin(self._identity(), self._limits(), noisy=self.oracle.noisy)
-        if journal.doubt:
-            self.notes.add(Text(journal.doubt))
-        if self.bare:
-            yield from recognise(self, saved)
-        set_up(self, saved)
+        yield from self._set_up()
         status = yield from self.criteria.at_start(self)
         while status is None:
             self.checkpoints.rest()
@@ -145,7 +126,7 @@ class Session:
                 self.checkpoints.rest()
             yield None
             if status is None:
-                status = yield from self.criteria.now_and_then(self)
+                status = yield from self.criteria.when_due(self)
             if status is None:
                 status = yield from self._iterate()
         self.checkpoints.end(status)
@@ -153,9 +134,19 @@ class Session:
         self.checkpoints.outcome(result)
         return result
 
+    def _set_up(self) -> EvaluationGenerator[None]:
+        """Open the journal, look for noise, and start the method; resume from a snapshot, if there is one."""
+        journal = self.checkpoints.journal
+        saved = journal.begin(self._identity(), self.budget.limits, noisy=self.oracle.noisy)
+        if journal.doubt:
+            self.notes.add(Text(journal.doubt))
+        if self.bare:
+            yield from recognise(self, saved)
+        set_up(self, saved)
+
     def _iterate(self) -> EvaluationGenerator[Status | None]:
         """Ask, tell and judge once; or many times in machine code."""
-        if self.budget.failing(self.facts):
+        if self.facts.failing or self.budget.too_many_failed(self.facts):
             return Status.FAILING
         self.checkpoints.journal.drop_end(Status.FAILING)
         if not self.x0.size:
@@ -167,7 +158,7 @@ class Session:
             return status
         if self.chunks is not None and self.chunks.advance():
             return None
-        limit = self.budget.remaining(self.facts, self.budget.reserved_evals)
+        limit = self.budget.for_method(self.facts)
         query = self.method.ask(self.state, self.context, limit)
         if query is None:
             return Status.FINISHED if limit is None else Status.MAX_EVALS
@@ -183,7 +174,7 @@ class Session:
         if self.coordinates is not None and query.order == 1:
             answer = answer.inside(self.coordinates)
         self.checkpoints.moved()
-        self.notes.first_failure(answer.reason)
+        self.notes.failure = self.notes.failure or answer.reason
         tally = self.facts.update(query, answer)
         status = self.criteria.among(self, outside, answer)
         if status is not None:
@@ -211,16 +202,12 @@ class Session:
         if step.noisy and not self.oracle.noisy:
             self.take_as_noisy(step.noisy)
             self.settle()
-        choice = self.notes.of_method(step)
+        choice = self.notes.take(step)
         if choice:
             self.recorder.choices.append((self.facts.nfev, choice))
 
-    def spend(self, check: Check[T]) -> EvaluationGenerator[T]:
-        """Pass on queries of a criterion; end (in None) rather than touch what is reserved for the final estimate."""
-        return self.ask_for(check, self.budget.final_evals)
-
     def ask_for(self, check: Check[T], reserved: int | None = None) -> EvaluationGenerator[T]:
-        """Pass on queries that do not move x, and count them."""
+        """Pass on queries that do not move x, and count them; end (in None) rather than touch what is reserved."""
         try:
             query = next(check)
             while True:
@@ -272,12 +259,15 @@ class Session:
         context.sample = self.oracle.sample
         context.noisy = self.oracle.noisy
         context.n = self.oracle.n
-        context.max_evals = self.budget.of_method()
+        context.max_evals = self.budget.planned()
 
     def _finish(self, reached: Certificate | str) -> Status:
         """Believe a method that has reached what it aims at, unless its points may have met kinks by rounding."""
-        sentence = reached.message if isinstance(reached, Certificate) else reached
-        delta = reached.delta if isinstance(reached, Certificate) else self.needs.query_radius
+        sentence = str(reached)
+        delta = self.needs.query_radius
+        if isinstance(reached, Certificate):
+            sentence = reached.message
+            delta = reached.delta
         if self.coordinates is not None and self.coordinates.scale is not None:
             sentence += " That is in the coordinates x / x_scale."
         if self.coordinates is not None and self.coordinates.free is not None:
@@ -288,9 +278,6 @@ class Session:
             return Status.FINISHED
         self.notes.add(Reached(sentence))
         return Status.CRITERION
-
-    def _limits(self) -> dict[str, int | None]:
-        return {"max_evals": self.budget.max_evals, "max_iter": self.budget.max_iter}
 
     def _identity(self) -> dict[str, Any]:
         """Return what the journal compares; a later stage has its own start and rng."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ from goldstein.projection import Box
 from goldstein.run.chunks import Chunks
 from goldstein.run.outcome import DrawnIteration, LeavesSet, noise_at_start
 from goldstein.run.snapshot import Snapshot
-from goldstein.state import generator, second_generator
+from goldstein.state import generator
 
 if TYPE_CHECKING:
     from goldstein.run.session import EvaluationGenerator, Session
@@ -35,11 +34,11 @@ def recognise(run: Session, saved: Snapshot | None) -> EvaluationGenerator[None]
     answer = yield query if run.coordinates is None else query.outside(run.coordinates)
     assert answer is not None
     run.facts.update(query, answer, diagnostic=True)
-    run.notes.first_failure(answer.reason)
-    first, second = answer.values
+    run.notes.failure = answer.reason
+    first, second = answer.values.tolist()
     if np.array_equal(run.outside(start), run.start):
-        run.ending.at_start = float(first)
-    if np.isfinite(answer.values).all() and differ(first, second):
+        run.ending.at_start = first
+    if differ(first, second):
         run.take_as_noisy(noise_at_start(first, second))
 
 
@@ -52,24 +51,15 @@ def set_up(run: Session, saved: Snapshot | None) -> None:
     if warning is not None:
         run.notes.warn("pairs", warning)
     _check_radius(run)
-    context = run.context
-    run.aux = second_generator(context.rng) if run.given_aux is None else run.given_aux
     _choose_rule(run)
-    run.tracker = TRACKERS[run.ending.rule]()
     run.settle()
-    compiled = run.spec.compiled
-    if compiled is None and "numba" not in sys.modules:
-        compiled = False
-    run.chunks = Chunks.of(run, compiled)
+    run.chunks = Chunks.of(run)
     run.checkpoints.compiled = run.chunks is not None
     if saved is not None:
         restore(run, saved)
         return
-    x = context.projected(run.x0, run.needs.query_radius)
-    if x.size:
-        run.state = run.method.init(x, context)
-    else:
-        run.state = MethodState(x)
+    x = run.context.projected(run.x0, run.needs.query_radius)
+    run.state = run.method.init(x, run.context) if x.size else MethodState(x)
     run.step = Step(run.state.x)
 
 
@@ -78,31 +68,36 @@ def _check_radius(run: Session) -> None:
     if run.spec.allowed is None:
         return
     radius = run.needs.query_radius
-    inside = run.projection
-    held = inside is None or inside.holds(radius) or (run.needs.respects_bounds and isinstance(inside, Box))
-    scale = None if run.coordinates is None else run.coordinates.scale
-    margin = radius if scale is None else radius * float(scale.min(initial=np.inf))
-    diagnostic = run.criteria.reach  # not scaled
-    if inside is None:
-        margin = 0.0  # every free variable may go everywhere, and the fixed ones nowhere
-    elif run.spec.stationarity is not None:
-        diagnostic.append(run.spec.stationarity[0])
+    allowed = run.projection
+    diagnostic = [criterion.reach for criterion in run.spec.stop]  # in the user's coordinates
+    if allowed is None:  # every free variable may go everywhere, and the fixed ones nowhere
+        outside = 0.0
+        margin = 0.0
+    else:
+        kept = allowed.holds(radius) or (run.needs.respects_bounds and isinstance(allowed, Box))
+        outside = 0.0 if kept else radius
+        margin = radius
+        if run.coordinates is not None and run.coordinates.scale is not None:
+            margin *= float(run.coordinates.scale.min(initial=np.inf))
+        if run.spec.stationarity is not None:
+            diagnostic.append(run.spec.stationarity[0])
     farthest = max(diagnostic, default=0.0)
-    if not held or farthest > margin:
-        run.notes.add(LeavesSet(max(farthest, 0.0 if held else radius)))
+    if outside or farthest > margin:
+        run.notes.add(LeavesSet(max(farthest, outside)))
 
 
 def _choose_rule(run: Session) -> None:
     """Settle by which rule the answer is chosen, and after how many iterations the run ends."""
     rule = run.spec.output or run.needs.output
-    run.ending.rule = "last" if run.ending.choosing else rule
     draw = run.needs.random_stop
     max_iter = run.budget.max_iter
     if rule == "random" and draw is not None and max_iter is not None and run.budget.max_evals is None:
         # No budget can end the run before, so draw the index first and stop there: same law, half the cost.
-        run.ending.rule = "last"
+        rule = "last"
         run.budget.stop_at = draw(run.aux, max_iter)
         run.notes.add(DrawnIteration(run.budget.stop_at, max_iter))
+    run.ending.rule = "last" if run.ending.choosing else rule
+    run.tracker = TRACKERS[run.ending.rule]()
 
 
 def restore(run: Session, saved: Snapshot) -> None:

@@ -71,6 +71,7 @@ class RunSpec:
     progress: bool = field(default=False, metadata=UNRECORDED)
     compiled: bool | None = field(default=None, metadata=NOT_COMPARED)
     stationarity: Any = None
+    final_seed: int | None = None
 
     seed: str = field(init=False)
     resolved: Method = field(init=False)  # with its options; open settings are chosen when the run begins
@@ -94,6 +95,7 @@ class RunSpec:
             callback=_callback(arguments.optional_callable("callback", self.callback)),
             monitor=arguments.optional_callable("monitor", self.monitor),
             stationarity=_stationarity(self.stationarity),
+            final_seed=arguments.optional_count("final_seed", self.final_seed, least=0),
             max_time=arguments.optional_positive("max_time", self.max_time),
             max_fail=arguments.optional_count("max_fail", self.max_fail, least=0),
             extend=arguments.flag("extend", self.extend),

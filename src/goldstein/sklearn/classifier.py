@@ -10,10 +10,9 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from goldstein import arguments
 from goldstein.methods import Method
@@ -53,7 +52,7 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
     verbose : int
         1: a line for each run.
     random_state : int, RandomState or None
-        The same number gives the same fit, whatever n_jobs is.
+        The same number gives the same fit, for any n_jobs.
 
     Attributes
     ----------
@@ -184,23 +183,21 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=first)
             check_classification_targets(y)
-            known = np.unique(np.asarray(classes)) if classes is not None else self.classes_
-            if not first and not np.array_equal(known, self.classes_):
-                raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {known.tolist()}.")
-            strange = np.setdiff1d(y, known)
+            labels = self.classes_ if classes is None else np.unique(np.asarray(classes))
+            if not first and not np.array_equal(labels, self.classes_):
+                raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {labels.tolist()}.")
+            strange = np.setdiff1d(y, labels)
             if strange.size:
-                raise ValueError(f"y holds {strange.tolist()}, which are not among the classes {known.tolist()}.")
+                raise ValueError(f"y holds {strange.tolist()}, which are not among the classes {labels.tolist()}.")
             self._check_flags()
             if first:
-                self._begin(known)
+                self._begin(labels)
             return self._learn(X, np.asarray(y), sample_weight, training.values_of_a_batch)
 
     def decision_function(self, X: Any) -> Array:
         """Return a_i·x + intercept for each row: shape (n,) for two classes, else (n, k)."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        return np.asarray(scores[:, 0] if len(self.coef_) == 1 else scores)
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.coef_) == 1 else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the label of each row."""
@@ -213,8 +210,10 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         if len(classes) < 2:
             raise ValueError(f"CappedL1SVC needs at least 2 classes, got one class only: {classes.tolist()[0]!r}.")
         rows = 1 if len(classes) == 2 else len(classes)
-        self.classes_, self.weight_seen_ = classes, 0.0
-        self.coef_, self.intercept_ = np.zeros((rows, self.n_features_in_)), np.zeros(rows)
+        self.classes_ = classes
+        self.weight_seen_ = 0.0
+        self.coef_ = np.zeros((rows, self.n_features_in_))
+        self.intercept_ = np.zeros(rows)
         self._rng = check_random_state(self.random_state)
         return self
 
@@ -271,14 +270,14 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         if self.class_weight is None:
             return np.ones(len(y))
         present = np.unique(y)
-        known = self.class_weight
-        if isinstance(known, Mapping):
-            for label, weight in known.items():
+        rule = self.class_weight
+        if isinstance(rule, Mapping):
+            for label, weight in rule.items():
                 arguments.not_negative(f"class_weight of {label!r}", weight)
-            known = {label: known[label] for label in present.tolist() if label in known}
-        elif not isinstance(known, str) or known != "balanced":
+            rule = {label: rule[label] for label in present.tolist() if label in rule}
+        elif not isinstance(rule, str) or rule != "balanced":
             raise ValueError(
-                f'class_weight must be "balanced", a dict from label to weight, or None; got {known!r:.80}.'
+                f'class_weight must be "balanced", a dict from label to weight, or None; got {rule!r:.80}.'
             )
-        each = compute_class_weight(known, classes=present, y=y)
+        each = compute_class_weight(rule, classes=present, y=y)
         return np.asarray(each[np.searchsorted(present, y)], np.float64)

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from goldstein import arguments
 from goldstein.methods import Method
@@ -128,9 +127,7 @@ class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc
 
     def predict(self, X: Any) -> Array:
         """Return a_i·x + intercept for each row."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)
+        return self._scores(X)
 
     def _learn(self, X: Any, y: Array, weights: Array, cap: float | None) -> RobustRegressor:
         """Minimise in units in which y and the features are of size 1; there is no penalty that would notice."""

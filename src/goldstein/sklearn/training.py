@@ -5,38 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from goldstein import arguments
 from goldstein.methods import Method, resolve
 from goldstein.methods.method import Unsupported
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, FiniteSum
+from goldstein.problems.svm import LinearSum
 from goldstein.run.result import Result
 
 LEAST = 50_000  # values of a fit at least: below a tenth of a second in machine code
-
-
-class Loss(Protocol):
-    """A finite sum in two forms."""
-
-    @property
-    def dim(self) -> int:
-        """Number of variables."""
-
-    @property
-    def oracle(self) -> Any:
-        """The vectorised form."""
-
-    @property
-    def compiled(self) -> FiniteSum:
-        """The form for machine code; needs numba."""
 
 
 class FromValues(BaseEstimator):  # type: ignore[misc]
@@ -47,6 +33,8 @@ class FromValues(BaseEstimator):  # type: ignore[misc]
     max_evals: int | None
     fit_intercept: bool
     verbose: int
+    coef_: Array
+    intercept_: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -66,16 +54,19 @@ class FromValues(BaseEstimator):  # type: ignore[misc]
             raise ValueError("sample_weight is 0 for every row, so that there is nothing to learn from.")
         return weights
 
-    def _minimised(
-        self, loss: Loss, start: Array, values: int, seed: int, about: str = "", unit: float = 1.0
-    ) -> Result:
-        """Minimise a loss from a start with so many values, if the user does not say how many.
+    def _scores(self, X: Any) -> Array:
+        """Return a_i·x + intercept for each row, and each row of `coef_`."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
 
-        Say so, `about` what and in which unit, if that is wanted.
-        """
-        chosen = resolve(self.method, self.options)
+    def _minimised(
+        self, loss: LinearSum, start: Array, values: int, seed: int, about: str = "", unit: float = 1.0
+    ) -> Result:
+        """Minimise a loss with `values` evaluations unless the user set max_evals; print a line if verbose."""
+        method = resolve(self.method, self.options)
         budget = values if self.max_evals is None else self.max_evals
-        run = minimize(_oracle(loss, chosen), start, chosen, max_evals=budget, rng=seed)
+        run = minimize(_oracle(loss, method), start, method, max_evals=budget, rng=seed)
         if self.verbose:
             name = type(self).__name__
             print(f"[{name}] {about}loss {unit * run.fun:.6g} after {run.nfev:,} evaluations", flush=True)
@@ -134,12 +125,11 @@ def answer(result: Result, start: Array, advice: str, *, stacklevel: int) -> Arr
     return result.x if finite else start
 
 
-def _oracle(loss: Loss, method: Method) -> FiniteSum:
+def _oracle(loss: LinearSum, method: Method) -> FiniteSum:
     """Return the form of the loss that the method runs fastest on."""
-    plain: FiniteSum = loss.oracle
+    assert isinstance(loss.oracle, FiniteSum)
     try:
         compiled = loss.compiled
     except ImportError:
-        return plain
-    kernel = method.kernel(compiled)
-    return plain if isinstance(kernel, Unsupported) else compiled
+        return loss.oracle
+    return loss.oracle if isinstance(method.kernel(compiled), Unsupported) else compiled

@@ -16,7 +16,7 @@ from goldstein.facts import Facts
 from goldstein.norms import norm, norms
 from goldstein.oracle import DOUBLE, Array, Oracle, Query
 from goldstein.state import State, second_generator
-from goldstein.stationarity.draws import Gradients, Values, asked, counted, drive, portions, rounding_error
+from goldstein.stationarity.draws import Gradients, Source, Values, asked, counted, drive, portions, rounding_error
 from goldstein.stationarity.hull import (
     HAIR,
     RHO,
@@ -72,7 +72,8 @@ def value_gap_bound(fx: float, f_lower: float, delta: float) -> float:
     0.5
     """
     delta = arguments.positive("delta", delta)
-    fx, f_lower = arguments.number("fx", fx), arguments.number("f_lower", f_lower)
+    fx = arguments.number("fx", fx)
+    f_lower = arguments.number("f_lower", f_lower)
     if not np.isfinite(fx) or f_lower == np.inf:
         raise ValueError(f"f(x) must be finite and f_lower below it, got fx={fx!r} and f_lower={f_lower!r}.")
     if f_lower - fx > SLACK * max(abs(fx), abs(f_lower)):
@@ -127,9 +128,6 @@ class _Finding:
     radius: float = 0.0  # of the differences of values that it rests on; 0: it rests on gradients
 
 
-_Way = Callable[[], Check[_Finding | None]]
-
-
 def certify(
     oracle: Oracle | Callable[[Array], float],
     x: npt.ArrayLike,
@@ -141,7 +139,7 @@ def certify(
     max_evals: int = 10_000,
     rng: int | np.random.Generator | None = None,
 ) -> Certificate:
-    """Try to show that dist(0, ∂_δ f(x)) ≤ ε, and say how far that was borne out.
+    """Try to show that dist(0, ∂_δ f(x)) ≤ ε, and say how far that succeeded.
 
     In this order, until one bound is at most ε:
 
@@ -157,11 +155,11 @@ def certify(
     4. sampled hull, where 2 cannot be had: a combination of noisy gradients, or of two-point estimates, chosen on one
        sample and measured on another, see `min_norm_hull`.
 
-    The chance that a confidence bound is wrong is shared between the ways that run such a risk, and between repeated
-    looks at a growing sample: in all it is at most 1 − `confidence`, as far as the normal approximation holds. It does
-    not where few of all ξ make the slope, so a bound counts only if at least 20 draws share the sum of squares; what
-    no draw shows, beside others that are not 0, goes unseen. A way in which an evaluation failed supports nothing, and
-    nothing is shown where δ is lost in the rounding of x, in the precision in which the function answers.
+    The chance that a confidence bound is wrong is shared between these ways and between repeated looks at a growing
+    sample: in all it is at most 1 − `confidence`, as far as the normal approximation holds. It does not where few of
+    all ξ make the slope, so a bound counts only if at least 20 draws share the sum of squares; what no draw shows goes
+    unseen. A way in which an evaluation failed supports nothing, and nothing is shown where δ is lost in the rounding
+    of x, in the precision of the values.
 
     Parameters
     ----------
@@ -200,88 +198,90 @@ def certify(
     'not shown'
     """
     x = as_centre(x, delta)
-    delta, epsilon, confidence = float(delta), arguments.positive("epsilon", epsilon), arguments.confidence(confidence)
-    if f_lower is not None:
-        f_lower = arguments.number("f_lower", f_lower, "a number below f, or None", lambda given: given < np.inf)
+    delta = float(delta)
+    epsilon = arguments.positive("epsilon", epsilon)
+    confidence = arguments.confidence(confidence)
+    f_lower = -np.inf if f_lower is None else f_lower
+    f_lower = arguments.number("f_lower", f_lower, "a number below f, or None", lambda value: value < np.inf)
     bare = callable(oracle) and not isinstance(oracle, Oracle)
     max_evals = arguments.count("max_evals", max_evals, 3 if bare else 1)
     rng = arguments.generator(rng)
     oracle, spent = recognised(oracle, x)
-    search = Search(oracle, x, delta, epsilon, f_lower, confidence, max_evals - spent, rng)
+    search = Search(oracle, x, delta, epsilon, max_evals - spent, rng, f_lower, confidence)
     certificate = drive(search.run(), oracle)
     return replace(certificate, nfev=certificate.nfev + spent)
 
 
+@dataclass
 class Search:
     """One search for a bound of at most ε."""
 
-    def __init__(
-        self,
-        oracle: Oracle,
-        x: Array,
-        delta: float,
-        epsilon: float,
-        f_lower: float | None,
-        confidence: float,
-        max_evals: int,
-        rng: np.random.Generator,
-    ) -> None:
-        self.oracle, self.x, self.delta, self.epsilon, self.rng = oracle, x, delta, epsilon, rng
-        self.f_lower = -np.inf if f_lower is None else float(f_lower)
-        self.confidence, self.max_evals, self.count = confidence, max_evals, Facts()
+    oracle: Oracle
+    x: Array
+    delta: float
+    epsilon: float
+    max_evals: int
+    rng: np.random.Generator
+    f_lower: float = -np.inf
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        self.facts = Facts()
         self.step = ValueStep()
-        self.direction = np.zeros(x.size)  # an estimate of the smoothed gradient
+        self.direction = np.zeros(self.x.size)  # an estimate of the smoothed gradient
         self.wrong = 0  # gradients that do not agree with the values
-        self.full = not oracle.noisy or (oracle.n is not None and 2 * oracle.n <= max_evals)
-        ways: list[tuple[_Way, bool]] = []
+        self.exact = not self.oracle.noisy or (self.oracle.n is not None and 2 * self.oracle.n <= self.max_evals)
+        self.ways: list[Callable[[], Check[_Finding | None]]] = [self.smoothed_gradient, self.sampled_hull]
+        if not self.oracle.noisy and self.oracle.differentiable:
+            self.ways = [self.gradient_hull]
+        risky = len(self.ways)
         if self.f_lower > -np.inf:
-            ways.append((self.value_gap, not self.full))
-        if not oracle.noisy and oracle.differentiable:
-            ways.append((self.gradient_hull, True))
-        else:
-            ways += [(self.smoothed_gradient, True), (self.sampled_hull, True)]
-        self.ways = [way for way, _ in ways]
-        self.risk = (1 - confidence) / sum(risky for _, risky in ways)
+            self.ways.insert(0, self.value_gap)
+            risky += not self.exact
+        self.risk = (1 - self.confidence) / risky
 
     @property
-    def left(self) -> int:
-        return self.max_evals - self.count.nfev - self.count.ngev
+    def remaining(self) -> int:
+        return self.max_evals - self.facts.counted
 
     @property
-    def fitting(self) -> float:
+    def room(self) -> float:
         """For how many random points the ball has room, in the precision that the answers so far have shown."""
-        return points_that_fit(self.x, self.delta, self.count.proven)
+        return points_that_fit(self.x, self.delta, self.facts.proven)
 
     def run(self) -> Check[Certificate]:
-        results: list[_Finding] = []
+        findings: list[_Finding] = []
         step = None if self.oracle.noisy else self.step
-        if self.ways[0] != self.smoothed_gradient:  # which asks for many values itself
-            yield from counted(self.gauge(), self.count, step)
+        if self.ways[0] != self.smoothed_gradient:  # which evaluates many values itself
+            yield from counted(self.gauge(), self.facts, step)
         for way in self.ways:
             if way == self.gradient_hull and 2 * self.wrong > COMPARED:
                 continue
-            fits = points_that_fit(self.x, self.delta, self.count.roundoff) >= 1
-            result = (yield from counted(way(), self.count, step)) if fits else None
-            if result is not None:
-                results.append(result)
-            if any(self.widened(result).bound <= self.epsilon for result in results):
+            if points_that_fit(self.x, self.delta, self.facts.roundoff) >= 1:
+                finding = yield from counted(way(), self.facts, step)
+                if finding is not None:
+                    findings.append(finding)
+            if any(self.bound(finding) <= self.epsilon for finding in findings):
                 break
-        best = min((self.widened(result) for result in results), key=lambda result: result.bound, default=None)
-        return self._certificate(best if self.fitting >= 1 else None)
+        best = None
+        if self.room >= 1:
+            best = min(findings, key=self.bound, default=None)
+        return self._certificate(best)
 
-    def widened(self, result: _Finding) -> _Finding:
-        """Return a result with the slope in its bound that values in steps may hide."""
-        if not result.radius:
-            return result
-        return replace(result, bound=result.bound + self.step.slope(self.x.size, result.radius))
+    def bound(self, finding: _Finding) -> float:
+        """Return the bound of a finding, with the slope that values in steps may hide."""
+        return finding.bound + self._hidden(finding)
+
+    def _hidden(self, finding: _Finding) -> float:
+        return self.step.slope(self.x.size, finding.radius) if finding.radius else 0.0
 
     def gauge(self) -> Check[None]:
-        """Ask for a few values beside x: nothing is certain of a function whose precision is not known.
+        """Evaluate a few values beside x: nothing is certain of a function whose precision is not known.
 
         They lie on a line through x at odd distances, so that no random number is drawn for them. Where gradients are
-        to be believed, the values come in pairs, and a few gradients are asked for between two of them.
+        to be believed, the values come in pairs, with a few gradients between two of them.
         """
-        n = min(GAUGES, self.left // 4)
+        n = min(GAUGES, self.remaining // 4)
         if n < 1 or points_that_fit(self.x, self.delta) < 1:
             return
         place = (np.arange(1, n + 1) * GOLDEN) % 1.0
@@ -305,14 +305,14 @@ class Search:
         values = answer.values.reshape(2, -1)[:, :COMPARED]
         gradients = yield from gradients_at(places[:COMPARED])
         rise = values[0] - values[1]
-        promised = np.einsum("kd,kd->k", gradients, (ahead - behind)[:COMPARED])
-        rounding = 8 * self.count.proven * np.abs(values).max(axis=0) + 32 * grain * norms(gradients)
-        off = np.abs(rise - promised) > AGREEMENT * np.maximum(np.abs(rise), np.abs(promised)) + rounding
+        predicted = np.einsum("kd,kd->k", gradients, (ahead - behind)[:COMPARED])
+        rounding = 8 * self.facts.proven * np.abs(values).max(axis=0) + 32 * grain * norms(gradients)
+        off = np.abs(rise - predicted) > AGREEMENT * np.maximum(np.abs(rise), np.abs(predicted)) + rounding
         self.wrong = int(np.count_nonzero(off))
 
     def value_gap(self) -> Check[_Finding | None]:
-        n = self.left // 4
-        if self.full:
+        n = self.remaining // 4
+        if self.exact:
             n = self.oracle.n or 1
         elif n < DRAWS:
             return None
@@ -320,150 +320,170 @@ class Search:
         if not np.isfinite(values).all():
             return None
         mean = float(values.mean())
-        error = max(SLACK, 8 * self.count.proven) * max(float(np.abs(values).max()), abs(self.f_lower))
-        if not self.full:
+        error = max(SLACK, 8 * self.facts.proven) * max(float(np.abs(values).max()), abs(self.f_lower))
+        if not self.exact:
             deviations = Moments(1)
             deviations.add((values - mean)[:, None])
             if deviations.sharing < SEEN:
                 return None
             error += float(stdtrit(n - 1, 1 - self.risk) * values.std(ddof=1) / np.sqrt(n))
-        above = not self.full or mean + error >= self.f_lower  # a mean below f_lower by chance or by rounding
-        gap = value_gap_bound(max(mean, self.f_lower) if above else mean, self.f_lower, self.delta)
-        gap += error / self.delta
-        words = "f(x) exact" if self.full else f"f(x) from {n} draws"
-        return _Finding(gap, self.full, "value gap", f"(f(x) − f_lower)/δ, {words}")
+        if not self.exact or mean + error >= self.f_lower:  # a mean below f_lower by chance or by rounding
+            mean = max(mean, self.f_lower)
+        gap = value_gap_bound(mean, self.f_lower, self.delta) + error / self.delta
+        words = "f(x) exact" if self.exact else f"f(x) from {n} draws"
+        return _Finding(gap, self.exact, "value gap", f"(f(x) − f_lower)/δ, {words}")
 
     def _values(self, n: int) -> Check[Array]:
-        values, start = np.empty(n), 0
+        parts = []
+        start = 0
         for k in portions(n, self.x.size):
             xi: Any = None
             if self.oracle.sample is not None:
-                xi = np.arange(start, start + k) if self.full else self.oracle.sample(self.rng, k)
+                xi = np.arange(start, start + k) if self.exact else self.oracle.sample(self.rng, k)
             answer = yield Query(np.broadcast_to(self.x, (k, self.x.size)), xi)
-            values[start : start + k] = answer.values
+            parts.append(answer.values)
             start += k
-        return values
+        return np.concatenate(parts)
 
     def gradient_hull(self) -> Check[_Finding | None]:
         """Grow the hull portion by portion, half of it along the way where the shortest element points.
 
         Of the gradients so far, the shortest element itself and those that carry most weight are kept. The first one is
-        asked for alone: it may tell a coarser precision, and with it for how many there is room.
+        evaluated alone: it may tell a coarser precision, and with it for how many there is room.
         """
-        d, bound, element, kept = self.x.size, np.inf, np.zeros(self.x.size), np.empty((0, self.x.size))
-        moments, fresh = Moments(d), Facts()
+        d = self.x.size
+        bound = np.inf
+        element = np.zeros(d)
+        heaviest = np.empty((0, d))
+        moments = Moments(d)
+        facts = Facts()
         while bound > self.epsilon:
-            most = int(min(self.left, self.fitting - fresh.ngev)) if fresh.ngev else min(self.left, 1)
+            most = int(min(self.remaining, self.room - facts.ngev)) if facts.ngev else min(self.remaining, 1)
             if most < 1:
                 break
             k = min(max(PORTION[0], d), PORTION[1], most, max(portions(PORTION[1], d)))
-            even = k - k // 2 if len(kept) else k
+            even = k - k // 2 if len(heaviest) else k
             y = random_points(self.x, self.delta, even, self.rng)
             ahead = segment_points(self.x, self.delta, element, k - even, self.rng)
-            g = yield from counted(gradients_at(np.concatenate([y, ahead])), fresh)
+            g = yield from counted(gradients_at(np.concatenate([y, ahead])), facts)
             moments.add(g[:even])
-            both = np.concatenate([kept, g])
+            both = np.concatenate([heaviest, g])
             weights = shortest(both)
             if weights.any():
                 element = combination(weights, both)
-                heaviest = np.argsort(-weights)[: min(KEPT, np.count_nonzero(weights))]
-                kept = np.concatenate([both[heaviest], element[None]])
-                rounding = 4 * (d + len(both)) * self.count.proven * float(norms(kept).max())
+                order = np.argsort(-weights)[: min(KEPT, np.count_nonzero(weights))]
+                heaviest = np.concatenate([both[order], element[None]])
+                rounding = 4 * (d + len(both)) * self.facts.proven * float(norms(heaviest).max())
                 bound = norm(element) + rounding
         if bound > self.epsilon:
-            more = self.left > DRAWS  # there was no room for them in a hull, but a mean is not spoiled by one kink
-            smoothed = (yield from self.smoothed_gradient()) if more else self._smoothed(moments, fresh, 1 - self.risk)
+            if self.remaining > DRAWS:  # there was no room for them in a hull, but a mean is not spoiled by one kink
+                smoothed = yield from self.smoothed_gradient()
+            else:
+                smoothed = self._smoothed(moments, facts, 1 - self.risk)
             if smoothed is not None and smoothed.bound <= self.epsilon:
                 return smoothed
-        hull = _Finding(bound, True, "gradient hull", f"the shortest element of a hull of {fresh.ngev} gradients")
-        return hull if bound < np.inf else None
+        if bound == np.inf:
+            return None
+        return _Finding(bound, True, "gradient hull", f"the shortest element of a hull of {facts.ngev} gradients")
 
     def smoothed_gradient(self) -> Check[_Finding | None]:
+        source: Source = Values(self.x[None], self.delta, self.oracle.sample)
         if self.oracle.differentiable:
-            source: Values | Gradients = Gradients(self.x[None], self.oracle.sample, self.delta)
-        else:
-            source = Values(self.x[None], self.delta, self.oracle.sample)
-        most = self.left // 2 // source.cost
+            source = Gradients(self.x[None], self.oracle.sample, self.delta)
+        most = self.remaining // 2 // source.cost
         if most < DRAWS:
             return None
-        moments, fresh, found, drawn = Moments(self.x.size), Facts(), None, 0
+        moments = Moments(self.x.size)
+        facts = Facts()
+        drawn = 0
         for share in LOOKS:
             size = max(int(share * most), DRAWS)
-            yield from counted(gather(moments, source, np.ones(1), size - drawn, self.rng), fresh)
+            yield from counted(gather(moments, source, np.ones(1), size - drawn, self.rng), facts)
             drawn = size
-            found = self._smoothed(moments, fresh, 1 - self.risk / len(LOOKS))
-            if found is None or found.bound <= self.epsilon:
+            finding = self._smoothed(moments, facts, 1 - self.risk / len(LOOKS))
+            if finding is None or finding.bound <= self.epsilon:
                 break
-            if (
-                estimate(moments, fresh, self.confidence, noisy=self.oracle.noisy).interval[0]
-                > self.epsilon * self.epsilon
-            ):
+            low, _ = estimate(moments, facts, self.confidence, noisy=self.oracle.noisy).interval
+            if low > self.epsilon * self.epsilon:
                 break
         self.direction = moments.mean
-        return found
+        return finding
 
     def sampled_hull(self) -> Check[_Finding | None]:
         radius = 0.0 if self.oracle.differentiable else RHO * self.delta
         each = 2 if radius else 1
-        draws = self.left // each
+        draws = self.remaining // each
         most = min(draws // 2 // DRAWS, 4 * (self.x.size + 1), int(np.sqrt(draws / 2)))
-        if most < 2 or (not radius and most > self.fitting):
+        if most < 2 or (not radius and most > self.room):
             return None
         y = random_points(self.x, self.delta - radius, most - most // 2, self.rng)
         ahead = segment_points(self.x, self.delta - radius, self.direction, most // 2, self.rng)
-        fresh = Facts()
-        fit, rest = draws // 2 // most, lambda k: self.left // each // k
-        check = noisy_hull(self.oracle, radius, np.concatenate([y, ahead]), fit, rest, self.rng, fresh, 1 - self.risk)
-        hull = yield from counted(check, fresh)
-        if fresh.nfail:
+        facts = Facts()
+        check = noisy_hull(
+            self.oracle,
+            radius,
+            np.concatenate([y, ahead]),
+            draws // 2 // most,
+            lambda k: self.remaining // each // k,
+            self.rng,
+            1 - self.risk,
+        )
+        hull = yield from counted(check, facts)
+        if facts.nfail:
             return None
-        used, kind = int((hull.weights > 0).sum()), "smoothed gradients" if radius else "gradients"
+        used = int((hull.weights > 0).sum())
+        kind = "smoothed gradients" if radius else "gradients"
         return _Finding(hull.bound, False, "sampled hull", f"a combination of {kind} at {used} points", radius)
 
-    def _smoothed(self, moments: Moments, count: Facts, confidence: float) -> _Finding | None:
+    def _smoothed(self, moments: Moments, facts: Facts, confidence: float) -> _Finding | None:
         """Return the bound on ‖∇f_δ(x)‖; None if it rests on too little or evaluations failed."""
-        if moments.n < DRAWS or count.nfail:
+        if moments.n < DRAWS or facts.nfail:
             return None
-        rounding = rounding_error(self.x.size, self.delta, count)
-        bound = estimate(moments, count, confidence, rounding, noisy=self.oracle.noisy).upper
+        rounding = rounding_error(self.x.size, self.delta, facts)
+        bound = estimate(moments, facts, confidence, rounding, noisy=self.oracle.noisy).upper
         radius = 0.0 if self.oracle.differentiable else self.delta
         return _Finding(bound, False, "smoothed gradient", f"‖∇f_δ(x)‖ from {moments.n} draws", radius)
 
     def _certificate(self, best: _Finding | None) -> Certificate:
-        answer, claim = "not shown", f"dist(0, ∂_δ f(x)) ≤ {self.epsilon:.4g} with δ = {self.delta:.4g}"
-        if self.fitting < 1:
-            message = f"Not shown: {claim}. {too_small(self.x, self.delta)}"
-        elif 2 * self.wrong > COMPARED and (best is None or best.bound > self.epsilon):
-            message = (
-                f"Not shown: {claim}. grad does not agree with differences of f at {self.wrong} of {COMPARED} points "
-                "within δ of x, so that no gradient was believed: check grad, or leave it out."
-            )
-        elif best is None:
-            message = (
-                f"Not shown: {claim}. No bound could be had: too few evaluations, too few that tell something, or some "
-                "of them failed."
-            )
-        elif best.bound > self.epsilon:
-            message = f"Not shown: {claim}. The smallest bound is {best.bound:.4g} ({best.words}); the claim may hold."
-            if best.radius and self.step.size:
-                hidden = self.step.slope(self.x.size, best.radius)
-                message += f" f answers in steps of {self.step.size:.4g}, which can hide a slope of {hidden:.4g} here."
-        else:
+        bound = np.inf if best is None else self.bound(best)
+        answer = "not shown"
+        if best is not None and bound <= self.epsilon:
             answer = "certified" if best.certain else "supported"
-            how = "" if best.certain else f" at confidence {self.confidence:.4g}"
-            message = (
-                f"{answer.capitalize()}{how}: {claim}. The bound is {best.bound:.4g} ({best.words}). This speaks of "
-                "slopes only: local maxima and saddle points pass the same test."
-            )
         return Certificate(
             answer=answer,
-            bound=np.inf if best is None else best.bound,
+            bound=bound,
             method="" if best is None else best.method,
             delta=self.delta,
             epsilon=self.epsilon,
             confidence=self.confidence,
-            nfev=self.count.nfev,
-            ngev=self.count.ngev,
-            nfail=self.count.nfail,
-            message=message,
+            nfev=self.facts.nfev,
+            ngev=self.facts.ngev,
+            nfail=self.facts.nfail,
+            message=self._message(answer, best, bound),
         )
+
+    def _message(self, answer: str, best: _Finding | None, bound: float) -> str:
+        claim = f"dist(0, ∂_δ f(x)) ≤ {self.epsilon:.4g} with δ = {self.delta:.4g}"
+        if best is not None and answer != "not shown":
+            how = "" if best.certain else f" at confidence {self.confidence:.4g}"
+            return (
+                f"{answer.capitalize()}{how}: {claim}. The bound is {bound:.4g} ({best.words}). This speaks of slopes "
+                "only: local maxima and saddle points pass the same test."
+            )
+        if self.room < 1:
+            reason = too_small(self.x, self.delta)
+        elif 2 * self.wrong > COMPARED:
+            reason = (
+                f"grad does not agree with differences of f at {self.wrong} of {COMPARED} points within δ of x, so no "
+                "gradient was believed: check grad, or leave it out."
+            )
+        elif best is None:
+            reason = (
+                "No bound could be computed: too few evaluations, too few that tell something, or some of them failed."
+            )
+        else:
+            reason = f"The smallest bound is {bound:.4g} ({best.words}); the claim may hold."
+            if best.radius and self.step.size:
+                hidden = self._hidden(best)
+                reason += f" f answers in steps of {self.step.size:.4g}, which can hide a slope of {hidden:.4g} here."
+        return f"Not shown: {claim}. {reason}"

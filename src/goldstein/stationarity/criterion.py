@@ -87,7 +87,8 @@ class Stationary(Criterion):
             return False
         if points_that_fit(x, self.delta) < 1:
             return False
-        source, n = Values(x[None], self.delta, oracle.sample), self.max_evals // 4
+        source = Values(x[None], self.delta, oracle.sample)
+        n = self.max_evals // 4
         look = max(n // 8, LEAST)
         step = ValueStep()
         for parts in ((look, n - look), (n,)):

@@ -34,7 +34,9 @@ class Values:
 
     def each(self, rng: np.random.Generator, k: int) -> Check[Array]:
         """Return k draws at every centre, shape (k, m, d); not finite where an evaluation failed."""
-        (m, d), frame, two_point = self.centres.shape, self.frame, Central()
+        m, d = self.centres.shape
+        frame = self.frame
+        two_point = Central()
         pairs = k * m * frame
         if frame == 1:
             w = sphere(rng, pairs, d)

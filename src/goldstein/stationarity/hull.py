@@ -61,17 +61,19 @@ class Hull:
     weights: Array
     points: Array
     gradients: Array
-    bracket: tuple[float, float] | None
-    estimate: NormEstimate | None
-    nfev: int
-    ngev: int
-    nfail: int
+    bracket: tuple[float, float] | None = None
+    estimate: NormEstimate | None = None
+    nfev: int = 0
+    ngev: int = 0
+    nfail: int = 0
 
     def __str__(self) -> str:
-        noisy = self.estimate is not None
-        how = f", at confidence {self.estimate.confidence:g}" if self.estimate is not None else ""
+        how = ""
+        kind = "gradients"
+        if self.estimate is not None:
+            how = f", at confidence {self.estimate.confidence:g}"
+            kind = "estimated gradients"
         used = int((self.weights > 0).sum())
-        kind = "estimated gradients" if noisy else "gradients"
         return (
             f"dist(0, ∂_δ f(x)) ≤ {self.bound:.4g}{how}\n"
             f"by the shortest element of a hull of {len(self.weights):,} {kind}, {used:,} of which carry weight\n"
@@ -94,11 +96,11 @@ def min_norm_hull(
 ) -> Hull:
     """Bound dist(0, ∂_δ f(x)) by the shortest element of a hull of gradients.
 
-    The gradients are taken at n points uniform in the ball of radius δ around x, at x itself, and at any `points`
-    given. With exact gradients, ‖g*‖ = min over λ of ‖Σ λ_i ∇f(y_i)‖ is a rigorous bound, provided that f is
-    differentiable at every y_i, or that the gradient given there is a Clarke subgradient. Random points are such with
-    probability 1; x and `points` are the caller's word. With noisy gradients the minimum is too small: λ is fitted to
-    their noise. Then λ comes from one batch at each point, and ‖Σ λ_i ∇f(y_i)‖ is estimated from a second one.
+    The gradients are taken at n points uniform in the ball of radius δ around x, at x itself, and at `points`. With
+    exact gradients, ‖g*‖ = min over λ of ‖Σ λ_i ∇f(y_i)‖ is a rigorous bound if f is differentiable at every y_i, or
+    its gradient there is a Clarke subgradient. Random points are such with probability 1; x and `points` are the
+    caller's word. With noisy gradients the minimum is too small, because λ is fitted to their noise: then λ comes from
+    one batch at each point, and ‖Σ λ_i ∇f(y_i)‖ is estimated from a second one.
 
     Parameters
     ----------
@@ -145,8 +147,12 @@ def min_norm_hull(
     >>> round(hull.bound, 12), hull.ngev
     (1.0, 51)
     """
-    x, n, batch = as_centre(x, delta), arguments.count("n", n, 1), arguments.count("batch", batch, LEAST)
-    delta, confidence, rng = float(delta), arguments.confidence(confidence), arguments.generator(rng)
+    x = as_centre(x, delta)
+    delta = float(delta)
+    n = arguments.count("n", n, 1)
+    batch = arguments.count("batch", batch, LEAST)
+    confidence = arguments.confidence(confidence)
+    rng = arguments.generator(rng)
     if not isinstance(oracle, Oracle) and callable(oracle):
         if use == "values":
             raise ValueError('use="values" needs an oracle; a gradient alone has no values.')
@@ -155,19 +161,20 @@ def min_norm_hull(
     radius = _smoothing(oracle, delta, use, rho)
     needed = 1 if radius else n  # smoothed gradients come from values, which no kink spoils
     x = as_centre(x, delta, needed)
-    y = [random_points(x, delta - radius, n, rng), x[None], _given(points, x, delta - radius)]
-    count = Facts()
+    y = np.concatenate([random_points(x, delta - radius, n, rng), x[None], _points_in_ball(points, x, delta - radius)])
+    facts = Facts()
     if not oracle.noisy and not radius:
-        check = exact_hull(np.concatenate(y), count)
+        check = exact_hull(y)
     else:
-        check = noisy_hull(oracle, radius, np.concatenate(y), batch, lambda _: batch, rng, count, confidence)
+        check = noisy_hull(oracle, radius, y, batch, lambda _: batch, rng, confidence)
     step = ValueStep()
-    hull = drive(counted(check, count, None if oracle.noisy else step), oracle)
+    hull = drive(counted(check, facts, None if oracle.noisy else step), oracle)
+    bound = hull.bound
     if step.size:
-        hull = replace(hull, bound=hull.bound + step.slope(x.size, radius))
-    if points_that_fit(x, delta, count.roundoff) < needed:
-        return replace(hull, bound=np.inf)
-    return hull
+        bound += step.slope(x.size, radius)
+    if points_that_fit(x, delta, facts.roundoff) < needed:
+        bound = np.inf
+    return replace(hull, bound=bound, nfev=facts.nfev, ngev=facts.ngev, nfail=facts.nfail)
 
 
 def shortest(g: Array) -> Array:
@@ -185,11 +192,16 @@ def shortest(g: Array) -> Array:
     rows = g[fine] / (float(np.abs(g[fine]).max()) or 1.0)
     length = np.linalg.norm(rows, axis=1)
     rows /= float(length.max()) or 1.0
-    work, before = np.argsort(length, kind="stable")[:AT_ONCE], np.inf
+    work = np.argsort(length, kind="stable")[:AT_ONCE]
+    before = np.inf
+    target = np.r_[np.zeros(g.shape[1]), 1.0]
     while True:
-        solution = _nonnegative(rows[work])
+        k = work.size
+        solution, _ = nnls(np.vstack([rows[work].T, np.ones(k)]), target, maxiter=30 * max(k, 10))
+        solution /= solution.sum()
         element = solution @ rows[work]
-        square, slopes = float(element @ element), rows @ element
+        square = float(element @ element)
+        slopes = rows @ element
         if square - float(slopes.min()) <= GAP or work.size == fine.size or square >= before:
             break
         before = square
@@ -198,19 +210,13 @@ def shortest(g: Array) -> Array:
     return weights
 
 
-def _nonnegative(rows: Array) -> Array:
-    k, d = rows.shape
-    solution, _ = nnls(np.vstack([rows.T, np.ones(k)]), np.r_[np.zeros(d), 1.0], maxiter=30 * max(k, 10))
-    return np.asarray(solution / solution.sum())
-
-
 def combination(weights: Array, g: Array) -> Array:
     """Return Σ λ_i g_i over the rows of positive weight; NaN without any."""
     used = weights > 0
     return np.asarray(weights[used] @ g[used]) if used.any() else np.full(g.shape[1], np.nan)
 
 
-def exact_hull(points: Array, count: Facts) -> Check[Hull]:
+def exact_hull(points: Array) -> Check[Hull]:
     """Return the hull of exact gradients at points."""
     g = yield from gradients_at(points)
     weights = shortest(g)
@@ -221,29 +227,18 @@ def exact_hull(points: Array, count: Facts) -> Check[Hull]:
         lower = max(float((g[np.isfinite(g).all(axis=1)] @ (element / bound)).min()), 0.0)
     if np.isnan(bound):
         bound = np.inf
-    return Hull(
-        bound=bound,
-        element=element,
-        weights=weights,
-        points=points,
-        gradients=g,
-        bracket=(min(lower, bound), bound),
-        estimate=None,
-        nfev=count.nfev,
-        ngev=count.ngev,
-        nfail=count.nfail,
-    )
+    return Hull(bound, element, weights, points, g, bracket=(min(lower, bound), bound))
 
 
 def gradients_at(points: Array) -> Check[Array]:
     """Return the exact gradients at points, shape (k, d)."""
-    g = np.empty(points.shape)
+    parts = [np.empty((0, points.shape[1]))]
     start = 0
     for k in portions(len(points), points.shape[1]):
         answer = yield Query(points[start : start + k], order=1)
-        g[start : start + k] = answer.values
+        parts.append(answer.values)
         start += k
-    return g
+    return np.concatenate(parts)
 
 
 def noisy_hull(
@@ -253,7 +248,6 @@ def noisy_hull(
     fit: int,
     checks: Callable[[int], int],
     rng: np.random.Generator,
-    count: Facts,
     confidence: float,
 ) -> Check[Hull]:
     """Return the hull of noisy gradients: weights from `fit` draws at each point, their worth from independent draws.
@@ -261,34 +255,26 @@ def noisy_hull(
     The draws are two-point estimates of radius `radius`, or gradients if it is 0. `checks(k)` says how many of them
     measure a combination of k points.
     """
-    at, d = _source(oracle, radius, points), points.shape[1]
-    total, drawn = np.zeros(points.shape), np.zeros((len(points), 1))
-    for k in portions(fit, at.cost * d):
-        draws = yield from at.each(rng, k)
+    d = points.shape[1]
+    source = _source(oracle, radius, points)
+    total = np.zeros(points.shape)
+    drawn = np.zeros((len(points), 1))
+    for k in portions(fit, source.cost * d):
+        draws = yield from source.each(rng, k)
         fine = np.isfinite(draws).all(axis=2, keepdims=True)
         total += np.where(fine, draws, 0.0).sum(axis=0)
         drawn += fine.sum(axis=0)
     g = np.divide(total, drawn, out=np.full(points.shape, np.nan), where=drawn > 0)
     weights = shortest(g)
     used = weights > 0
-    moments, fresh = Moments(d), Facts()
+    moments = Moments(d)
+    facts = Facts()
     if used.any():
         chosen = _source(oracle, radius, points[used])
-        yield from counted(gather(moments, chosen, weights[used], checks(int(used.sum())), rng), fresh)
-    rounding = rounding_error(d, radius, fresh) if radius else 0.0
-    result = estimate(moments, fresh, confidence, rounding, noisy=oracle.noisy)
-    return Hull(
-        bound=result.upper,
-        element=combination(weights, g),
-        weights=weights,
-        points=points,
-        gradients=g,
-        bracket=None,
-        estimate=result,
-        nfev=count.nfev,
-        ngev=count.ngev,
-        nfail=count.nfail,
-    )
+        yield from counted(gather(moments, chosen, weights[used], checks(int(used.sum())), rng), facts)
+    rounding = rounding_error(d, radius, facts) if radius else 0.0
+    result = estimate(moments, facts, confidence, rounding, noisy=oracle.noisy)
+    return Hull(result.upper, combination(weights, g), weights, points, g, estimate=result)
 
 
 def _source(oracle: Oracle, radius: float, points: Array) -> Source:
@@ -325,19 +311,19 @@ def _smoothing(oracle: Oracle, delta: float, use: str | None, rho: float | None)
         return 0.0
     if rho is None:
         return RHO * delta
-    return arguments.number("rho", rho, f"a number between 0 and delta = {delta:g}", lambda given: 0 < given < delta)
+    return arguments.number("rho", rho, f"a number between 0 and delta = {delta:g}", lambda value: 0 < value < delta)
 
 
-def _given(points: npt.ArrayLike | None, x: Array, radius: float) -> Array:
+def _points_in_ball(points: npt.ArrayLike | None, x: Array, radius: float) -> Array:
     if points is None:
         return np.empty((0, x.size))
-    given = np.atleast_2d(arguments.reals("points", points, f"an array of shape (k, {x.size})"))
-    if given.ndim != 2 or given.shape[1] != x.size:
-        raise ValueError(f"points must be an array of shape (k, {x.size}), got shape {given.shape}.")
-    far = np.linalg.norm(given - x, axis=1)
+    rows = np.atleast_2d(arguments.reals("points", points, f"an array of shape (k, {x.size})"))
+    if rows.ndim != 2 or rows.shape[1] != x.size:
+        raise ValueError(f"points must be an array of shape (k, {x.size}), got shape {rows.shape}.")
+    far = np.linalg.norm(rows - x, axis=1)
     if not (far <= radius).all():
         raise ValueError(f"points must lie within {radius:.6g} of x; the farthest is {far.max():.6g} away.")
-    return given
+    return rows
 
 
 def _no_values(x: Any) -> float:

@@ -7,7 +7,7 @@ small one says much, a large one nothing. What is estimated is its square, from 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +42,13 @@ class Moments:
     """
 
     def __init__(self, d: int) -> None:
-        self.d, self.n = d, 0
+        self.d = d
+        self.n = 0
         self.unit = 0.0  # draws are stored divided by it, so that fourth powers stay in range
-        self.sum, self.cubes = np.zeros(d), np.zeros(d)
-        self.squares = self.fourths = 0.0
+        self.sum = np.zeros(d)
+        self.cubes = np.zeros(d)
+        self.squares = 0.0
+        self.fourths = 0.0
         self.second = np.zeros((d, d)) if d <= DENSE else None
         self.rows: list[Array] = []
         self.beyond = False  # a draw was larger than any float
@@ -196,32 +199,37 @@ def estimate(
     with it. So from U upwards μ'Σμ is taken to grow by λ(θ − U), λ the largest eigenvalue of Σ, and downwards to shrink
     in proportion to θ. Where U is large against its noise both ends agree with the plain ones to leading order.
     """
-    n, nothing, everything = moments.n, float("nan"), (-np.inf, np.inf)
+    n = moments.n
     rigorous = None if deviation is None else np.inf
-    asked = (n, count.nfev, count.ngev, count.nfail, confidence)
+    rests_on = (n, count.nfev, count.ngev, count.nfail, confidence)
     if n < LEAST:
-        return NormEstimate(nothing, nothing, everything, np.inf, rigorous, *asked)
+        return NormEstimate(np.nan, np.nan, (-np.inf, np.inf), np.inf, rigorous, *rests_on)
     u, along, square_trace, top = moments.spread()
     positive = max(u, 0.0)
     floor = 2 * square_trace / (n * (n - 1))
     slope = 4 * min(max(along, 0.0), top * positive) / n
 
     def above(z: float) -> float:
-        a, b = 4 * z * z * top / n, z * z * (slope + floor)  # (θ − U)² = a (θ − U) + b
+        a = 4 * z * z * top / n
+        b = z * z * (slope + floor)  # (θ − U)² = a (θ − U) + b
         return positive + (a + float(np.sqrt(a * a + 4 * b))) / 2
 
     def below(z: float) -> float:
-        a, b = (z * z * slope / u if u > 0 else 0.0), z * z * (slope + floor)  # (U − θ)² = b − a (U − θ)
+        a = z * z * slope / u if u > 0 else 0.0
+        b = z * z * (slope + floor)  # (U − θ)² = b − a (U − θ)
         step = (float(np.sqrt(a * a + 4 * b)) - a) / 2
         return u - (step if step < u else z * float(np.sqrt(floor)))
 
-    two_sided, one_sided = (float(stdtrit(n - 1, p)) for p in ((1 + confidence) / 2, confidence))
+    two_sided = float(stdtrit(n - 1, (1 + confidence) / 2))
+    one_sided = float(stdtrit(n - 1, confidence))
     if deviation is not None and not count.nfail:
         rigorous = float(np.linalg.norm(moments.mean)) + deviation + rounding
     unit = moments.unit * moments.unit  # infinite rather than an error
     scale = moments.unit * (moments.squares / n) ** 0.5
     rounding += 2.0**-50 * scale  # of the sums, which is all that is left when the draws are equal
-    low, high, upper = below(two_sided) * unit, above(two_sided) * unit, float(np.sqrt(above(one_sided))) * moments.unit
+    low = below(two_sided) * unit
+    high = above(two_sided) * unit
+    upper = float(np.sqrt(above(one_sided))) * moments.unit
     if moments.beyond or (noisy and moments.sharing < SEEN):
         high = upper = np.inf
     return NormEstimate(
@@ -230,7 +238,7 @@ def estimate(
         (low - 2 * scale * rounding, high + (2 * scale + rounding) * rounding),
         upper + rounding,
         rigorous,
-        *asked,
+        *rests_on,
     )
 
 
@@ -309,8 +317,11 @@ def smoothed_gradient_norm(
     >>> far.interval[0] < 1 < far.interval[1], far.nfev
     (True, 4000)
     """
-    x, delta, confidence = as_centre(x, delta), float(delta), arguments.confidence(confidence)
-    n, rng = arguments.count("n", n, LEAST), arguments.generator(rng)
+    x = as_centre(x, delta)
+    delta = float(delta)
+    n = arguments.count("n", n, LEAST)
+    confidence = arguments.confidence(confidence)
+    rng = arguments.generator(rng)
     arguments.one_of("directions", directions, DIRECTIONS)
     arguments.one_of("use", use, ("values", "gradients"))
     oracle, spent = recognised(oracle, x)
@@ -321,11 +332,11 @@ def smoothed_gradient_norm(
         if not oracle.replayable:
             raise ValueError("lipschitz= bounds F at one ξ, which this oracle cannot replay at two points: omit it.")
         deviation = _deviation(source, arguments.positive("lipschitz", lipschitz), draws, 1 - confidence)
-    moments, count = Moments(x.size), Facts()
-    drive(counted(gather(moments, source, np.ones(1), draws, rng), count), oracle)
-    rounding = rounding_error(x.size, delta, count)
-    found = estimate(moments, count, confidence, rounding, deviation, noisy=oracle.noisy)
-    return replace(found, nfev=found.nfev + spent)
+    moments = Moments(x.size)
+    facts = Facts(nfev=spent)
+    drive(counted(gather(moments, source, np.ones(1), draws, rng), facts), oracle)
+    rounding = rounding_error(x.size, delta, facts)
+    return estimate(moments, facts, confidence, rounding, deviation, noisy=oracle.noisy)
 
 
 def _source(oracle: Oracle, x: Array, delta: float, n: int, directions: str, use: str) -> Source:
@@ -340,12 +351,12 @@ def _source(oracle: Oracle, x: Array, delta: float, n: int, directions: str, use
 
 def _deviation(source: Source, L: float, n: int, risk: float) -> float:
     """Return r with P(‖mean − μ‖ ≥ r) ≤ risk (Pinelis 1994, Theorem 3.4, in Bernstein's form)."""
-    if isinstance(source, Gradients):
-        square, largest = L * L, 2 * L
-    else:
+    square = L * L
+    largest = 2 * L
+    if isinstance(source, Values):
         d = source.centres.shape[1]
-        # ‖g‖ ≤ dL for one direction; a frame is the mean of orthogonal vectors of that length.
-        square, largest = constants(d, L, source.delta).second_moment, (d / np.sqrt(source.frame) + 1) * L
+        square = constants(d, L, source.delta).second_moment
+        largest = (d / np.sqrt(source.frame) + 1) * L  # ‖g‖ ≤ dL; a frame is the mean of orthogonal vectors like that
     log = np.log(2 / risk) / n
     b = log * largest / 3
     return float(b + np.sqrt(b * b + 2 * log * square))

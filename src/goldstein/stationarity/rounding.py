@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
+from goldstein.facts import differ
 from goldstein.norms import norm
 from goldstein.oracle import DOUBLE, Array, Deterministic, Oracle, Query, Unreplayable
 
@@ -20,20 +21,19 @@ POINTS = 1000  # of all answers, while they look as if they came in steps
 
 
 def as_oracle(oracle: Any) -> Oracle:
-    """Return an oracle, or say what was wrong."""
+    """Return an oracle, or raise."""
     if not isinstance(oracle, Oracle):
         raise TypeError(f"An oracle such as gs.Deterministic(f) is needed, got {type(oracle).__name__}.")
     return oracle
 
 
 def recognised(fun: Any, x: Array) -> tuple[Oracle, int]:
-    """Return an oracle, and how many values it took to know it: a bare callable is asked twice, as `minimize` does."""
+    """Return an oracle, and how many values that took: a bare callable is evaluated twice, as by `minimize`."""
     if isinstance(fun, Oracle) or not callable(fun):
         return as_oracle(fun), 0
     exact = Deterministic(fun)
-    first, second = exact.evaluate(Query(np.stack([x, x]))).values
-    same = first == second or not (np.isfinite(first) and np.isfinite(second))
-    return exact if same else Unreplayable(fun), 2
+    first, second = exact.evaluate(Query(np.stack([x, x]))).values.tolist()
+    return Unreplayable(fun) if differ(first, second) else exact, 2
 
 
 class ValueStep:
@@ -101,7 +101,7 @@ def points_that_fit(x: Array, delta: float, roundoff: float = DOUBLE) -> float:
 
 
 def as_centre(x: npt.ArrayLike, delta: float, points: int = 1) -> Array:
-    """Return x as a finite vector whose ball has room for so many random points, or say what was wrong."""
+    """Return x as a finite vector whose ball has room for this many random points, or raise."""
     arguments.positive("delta", delta)
     point = arguments.point("x", x)
     if points_that_fit(point, delta) < points:
@@ -115,6 +115,6 @@ def too_small(x: Array, delta: float) -> str:
 
 
 def needs_gradients(oracle: Oracle) -> None:
-    """Say so if gradients are wanted from an oracle that has none."""
+    """Raise if an oracle has no gradients."""
     if not oracle.differentiable:
         raise TypeError(f'use="gradients" needs gradients, but this {type(oracle).__name__} was given no grad=.')

@@ -6,7 +6,7 @@ from math import cos, exp, log, sin, sqrt
 import numpy as np
 import pytest
 
-from goldstein import problems as gp
+from studies import problems as gp
 
 CATALOGUE = gp.catalogue()
 ANY_DIMENSION = [name for name in CATALOGUE if name.startswith(("cha", "che", "max", "mx", "act", "bro", "gof", "l1h"))]
