@@ -8,7 +8,7 @@ import pytest
 
 import goldstein as gs
 from goldstein import retired
-from goldstein.methods import MethodState
+from goldstein.methods import Context, MethodState
 from goldstein.methods.method import Step
 from goldstein.testing import check_method
 
@@ -48,6 +48,7 @@ def test_a_name_that_left_the_package(module, name):
         (gs.Needs, "narrow"),
         (gs.Needs, "favourite"),
         (gs.Needs, "judging"),
+        (Context, "earlier"),
         (gs.Query, "memory"),
         (gs.Query, "cut"),
         (Step, "offer"),

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.compiled import is_jitted
 from goldstein.methods import Method
-from goldstein.methods.method import Unsupported
+from goldstein.methods.kernel import compilable
 from goldstein.methods.registry import resolve
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, Oracle
@@ -340,9 +339,9 @@ def _folder(journal: Any, seeds: list[int]) -> Path | None:
 
 def _shares_process(fun: Any, method: str | Method, kwargs: dict[str, Any]) -> bool:
     """Whether the runs are compiled, so that threads are enough."""
-    if kwargs.get("compiled") is False or not isinstance(fun, Oracle) or fun.vectorized or not is_jitted(fun.fun):
+    if kwargs.get("compiled") is False or not isinstance(fun, Oracle):
         return False
-    return not isinstance(resolve(method, kwargs.get("options")).kernel(fun), Unsupported)
+    return compilable(resolve(method, kwargs.get("options")), fun)
 
 
 @contextmanager

@@ -56,10 +56,10 @@ class Box:
     upper: npt.ArrayLike
 
     def __post_init__(self) -> None:
-        wanted = "real numbers, ±inf where there is none"
-        lower, upper = np.broadcast_arrays(
-            arguments.reals("Lower bounds", self.lower, wanted), arguments.reals("Upper bounds", self.upper, wanted)
-        )
+        expected = "real numbers, ±inf where there is none"
+        lower = arguments.reals("Lower bounds", self.lower, expected)
+        upper = arguments.reals("Upper bounds", self.upper, expected)
+        lower, upper = np.broadcast_arrays(lower, upper)
         if np.isnan(lower).any() or np.isnan(upper).any():
             raise ValueError("Bounds must not be NaN; use ±inf where there is none.")
         if (lower > upper).any():
@@ -72,16 +72,22 @@ class Box:
         arguments.keep(self, lower=lower, upper=upper)
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
-        lower, upper = self._inside(margin)
+        lower, upper = self._inwards(margin)
         narrow = lower > upper
         if narrow.any():
             middle = np.where(narrow, self.lower, 0.0) / 2 + np.where(narrow, self.upper, 0.0) / 2
-            lower, upper = np.where(narrow, middle, lower), np.where(narrow, middle, upper)
+            lower = np.where(narrow, middle, lower)
+            upper = np.where(narrow, middle, upper)
         return np.clip(x, lower, upper)
 
-    def _inside(self, margin: float) -> tuple[Array, Array]:
+    def bounds(self, d: int) -> tuple[Array, Array]:
+        """Return both bounds of each of d coordinates."""
+        return np.full(d, self.lower, float), np.full(d, self.upper, float)
+
+    def _inwards(self, margin: float) -> tuple[Array, Array]:
         """Return the bounds moved inwards, by a little more than the margin so that rounding cannot leave the box."""
-        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        lower = np.asarray(self.lower)
+        upper = np.asarray(self.upper)
         if margin == 0:
             return lower, upper
         slack = 8 * np.finfo(float).eps
@@ -92,7 +98,7 @@ class Box:
             )
 
     def holds(self, margin: float) -> bool:
-        lower, upper = self._inside(margin)
+        lower, upper = self._inwards(margin)
         return bool((lower <= upper).all())
 
     def scaled(self, scale: Array) -> Box:
@@ -102,7 +108,7 @@ class Box:
 def linf_ball(
     center: npt.ArrayLike, radius: float, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf
 ) -> Box:
-    """Return the box of points within `radius` of `center` in every coordinate, cut to lower ≤ x ≤ upper.
+    """Return the `Box` of points within `radius` of `center` in every coordinate, cut to lower ≤ x ≤ upper.
 
     Parameters
     ----------
@@ -112,10 +118,6 @@ def linf_ball(
         Largest change of a coordinate.
     lower, upper : array_like, optional
         Bounds that hold besides.
-
-    Returns
-    -------
-    Box
     """
     radius = _length("radius", radius)
     middle = arguments.reals("center", center, "a vector of real numbers")
@@ -143,7 +145,8 @@ class L2Ball:
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
         offset = x - np.asarray(self.center)
-        length, radius = float(np.linalg.norm(offset)), max(self.radius - margin, 0.0)
+        length = float(np.linalg.norm(offset))
+        radius = max(self.radius - margin, 0.0)
         return x if length <= radius else np.asarray(self.center + offset * (radius / length))
 
     def holds(self, margin: float) -> bool:
@@ -206,17 +209,17 @@ class Knapsack:
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
         weights = np.asarray(self.weights)
         slack = 1 + 8 * np.finfo(float).eps  # so that rounding cannot leave the set
-        inwards = min(margin * slack, self.total / _taken(weights))
-        return inwards + _knapsack(x - inwards, weights, self.total - inwards * slack * _taken(weights))
+        inwards = min(margin * slack, self.total / _room_for_one(weights))
+        return inwards + _knapsack(x - inwards, weights, self.total - inwards * slack * _room_for_one(weights))
 
     def holds(self, margin: float) -> bool:
-        return margin * _taken(np.asarray(self.weights)) <= self.total
+        return margin * _room_for_one(np.asarray(self.weights)) <= self.total
 
     def scaled(self, scale: Array) -> Knapsack:
         return Knapsack(np.asarray(self.weights) * scale, self.total)
 
 
-def _taken(weights: Array) -> float:
+def _room_for_one(weights: Array) -> float:
     """Return how much of the total a margin of 1 takes: at the bounds x ≥ 0, and at the face weights·x = total."""
     return float(weights.sum() + np.linalg.norm(weights))
 
@@ -238,11 +241,12 @@ def _knapsack(x: Array, weights: Array, total: float) -> Array:
     return np.asarray(nearest * min(1.0, total / (weights @ nearest) * (1 - 8 * np.finfo(float).eps)))
 
 
+@dataclass(frozen=True, eq=False)
 class _Callable:
     """A user's own projection x -> x, with x / scale as coordinates."""
 
-    def __init__(self, project: Callable[[Array], Any], scale: Array | None = None) -> None:
-        self.project, self.scale = project, scale
+    project: Callable[[Array], Any]
+    scale: Array | None = None
 
     def __call__(self, x: Array, margin: float = 0.0) -> Array:
         answer = self.project(x.copy() if self.scale is None else x * self.scale)  # it may work in place
@@ -262,7 +266,7 @@ class _Callable:
 
 def _length(name: str, value: Any) -> float:
     """Return a positive number that may be infinite."""
-    return arguments.number(name, value, "a positive number", lambda given: given > 0)
+    return arguments.number(name, value, "a positive number", lambda number: number > 0)
 
 
 def as_projection(bounds: Any, projection: Any, d: int) -> Projection | None:
@@ -304,36 +308,35 @@ def coordinates_of(x: Array, scale: Array | None, allowed: Projection | None) ->
     """Return the coordinates of a run from x: without what bounds fix, and in units of `scale`; None: x as it is."""
     if not isinstance(allowed, Box):
         return None if scale is None else Coordinates(x, scale=scale)
-    lower = np.broadcast_to(np.asarray(allowed.lower), x.shape)
-    upper = np.broadcast_to(np.asarray(allowed.upper), x.shape)
+    lower, upper = bounds = allowed.bounds(x.size)
     free = np.flatnonzero(lower < upper)
     if free.size == x.size:
-        return None if scale is None else Coordinates(x, scale=scale, bounds=(lower, upper))
-    return Coordinates(np.clip(x, lower, upper), free, None if scale is None else scale[free], (lower, upper))
+        return None if scale is None else Coordinates(x, scale=scale, bounds=bounds)
+    return Coordinates(np.clip(x, lower, upper), free, None if scale is None else scale[free], bounds)
 
 
-def seen(allowed: Projection | None, coordinates: Coordinates | None) -> Projection | None:
-    """Return an allowed set as a run in these coordinates sees it; None: it may go everywhere."""
+def in_coordinates(allowed: Projection | None, coordinates: Coordinates | None) -> Projection | None:
+    """Return an allowed set in the coordinates of a run; None: the run may go everywhere."""
     if allowed is None or coordinates is None:
         return allowed
     if not isinstance(allowed, Box):
         return allowed if coordinates.scale is None else allowed.scaled(coordinates.scale)
-    lower = coordinates.inside(np.broadcast_to(np.asarray(allowed.lower), coordinates.whole.shape))
-    upper = coordinates.inside(np.broadcast_to(np.asarray(allowed.upper), coordinates.whole.shape))
+    lower, upper = map(coordinates.inside, allowed.bounds(coordinates.whole.size))
     if coordinates.free is not None and np.isinf(lower).all() and np.isinf(upper).all():
         return None
     return Box(lower, upper)
 
 
-def described(projection: Projection | None) -> Any:
-    """Return a set in plain data, as far as it has any: its name and its numbers."""
+def as_plain_data(projection: Projection | None) -> Any:
+    """Return a set as plain data: its name and its numbers."""
     if projection is None:
         return None
-    numbers = {
-        name: getattr(projection, name, None) for name in ("lower", "upper", "center", "radius", "weights", "total")
-    }
-    plain = {name: np.asarray(value).tolist() for name, value in numbers.items() if value is not None}
+    plain: dict[str, Any] = {"kind": type(projection).__name__}
+    for name in ("lower", "upper", "center", "radius", "weights", "total"):
+        number = getattr(projection, name, None)
+        if number is not None:
+            plain[name] = np.asarray(number).tolist()
     project = getattr(projection, "project", None)
     if project is not None:
         plain["callable"] = getattr(project, "__qualname__", type(project).__name__)
-    return {"kind": type(projection).__name__, **plain}
+    return plain

@@ -18,7 +18,7 @@ MODULES = {  # of 0.2 -> what took its place
     "goldstein.run.closing": "goldstein.run.final_estimate",
 }
 NAMES = {  # module: {name: what took its place}
-    "goldstein.methods.kernel": {"MachineCode": "CompiledKernel", "obstacle": "why_not_compilable"},
+    "goldstein.methods.kernel": {"MachineCode": "CompiledKernel", "obstacle": "compilable"},
     "goldstein.methods.method": {"Refusal": "Unsupported", "Bulk": "ChunkResult"},
     "goldstein.oracle": {"Meter": "StartedCounter"},
     "goldstein.oracle.pool": {"Pool": "ProcessPool"},

@@ -37,8 +37,8 @@ class State:
 def pack(value: Any, arrays: dict[str, Array], path: str = "state") -> Any:
     """Return the structure of `value` in JSON types; arrays go into `arrays` under their path."""
     if isinstance(value, State):
-        kept = [f.name for f in fields(value) if f.metadata.get("packed", True)]  # type: ignore[arg-type]
-        inside = {name: pack(getattr(value, name), arrays, f"{path}.{name}") for name in kept}
+        names = [f.name for f in fields(value) if f.metadata.get("packed", True)]  # type: ignore[arg-type]
+        inside = {name: pack(getattr(value, name), arrays, f"{path}.{name}") for name in names}
         return {"kind": f"{type(value).__module__}.{type(value).__qualname__}", "fields": inside}
     if isinstance(value, np.ndarray):
         arrays[path] = value

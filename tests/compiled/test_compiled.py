@@ -200,7 +200,12 @@ def test_two_point_takes_the_same_walk_until_rounding_parts_the_ways():
 
 def test_the_compiled_path_is_chosen_by_itself_and_can_be_refused(monkeypatch):
     called = []
-    monkeypatch.setattr(gs.GFM, "kernel", lambda *args: called.append(args) or Unsupported("Not today."))
+
+    def kernel(*args):
+        called.append(args)
+        raise Unsupported("Not today.")
+
+    monkeypatch.setattr(gs.GFM, "kernel", kernel)
     oracle, x0 = least_deviations()
     gs.minimize(oracle, x0, METHODS["gfm"], max_evals=20, rng=0)
     gs.minimize(oracle, x0, METHODS["gfm"], max_evals=20, rng=0, compiled=False)

@@ -264,7 +264,7 @@ def steps_taken(rule, values, **limits):
     taken = []
     for value in values:
         query = run.ask()
-        taken.append(run.tell(query, np.full(len(query), float(value))).size)
+        taken.append(run.tell(query, np.full(len(query), float(value))).step_size)
     return np.array(taken)
 
 

@@ -36,7 +36,7 @@ from goldstein.theory.plans import written
         ("ws-gfm+", {}, ValueError, '"ws-gfm\\+" needs radius'),
         ("one-phase", {}, ValueError, '"one-phase" needs radius'),
         ("gfm", {"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1"),
-        ("gfm+", {"batch_size": 4}, ValueError, 'for "gfm" only'),
+        ("gfm+", {"batch_size": 4}, ValueError, 'batch_size can be chosen for gfm only, not for "gfm\\+"'),
         ("gfm", {"L": 1e200}, ValueError, "range of floating point"),
         ("gfm", {"epsilon": 1e-90}, ValueError, "range of floating point"),
         ("gfm+", {"epsilon": 1e-170}, ValueError, "range of floating point"),

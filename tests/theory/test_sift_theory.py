@@ -316,9 +316,9 @@ def test_6_the_plan_adds_up_to_epsilon(d, share, delta, s):
     made = plan("o2nc", d=d, L=L, gap=gap, delta=delta, epsilon=epsilon, gradients="sift", sparsity=s)
     method = made.method
     M, K = method.block_length, made.parameters["blocks"]
-    smaller = method.rho - 1.5 * sqrt(d) * method.step
+    smaller = method.rho - 1.5 * sqrt(d) * method.fd_step
     assert 0.5 * method.rho < smaller
-    beta = BIAS * method.step * d * smoothness(d, smaller) * L
+    beta = BIAS * method.fd_step * d * smoothness(d, smaller) * L
     G = L * sqrt(1 + sqrt(d) * beta / (2 * L))
     radius = method.play_radius
     assert radius == pytest.approx((delta - method.rho) / M)
@@ -342,7 +342,7 @@ def test_6_the_formulas_of_the_plan():
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("zo-o2nc", {"gradients": "sift"}, 'gradients="sift" for "o2nc" only'),
+        ("zo-o2nc", {"gradients": "sift"}, 'gradients can be chosen for o2nc only, not for "zo-o2nc"'),
         ("o2nc", {"gradients": "values"}, "gradients must be one of oracle, sift"),
         ("o2nc", {"gradients": "sift", "noise": 0.0}, "noise is about the oracle's own gradients"),
         ("o2nc", {"sparsity": 3}, 'sparsity is for gradients="sift" only'),

@@ -10,24 +10,7 @@ from goldstein.norms import HUGE
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def gfm_plus(
-    F,
-    args,
-    rng,
-    n,
-    x,
-    mean,
-    count,
-    etas,
-    b,
-    delta,
-    tally,
-    large,
-    m,
-    age,
-    v,
-    x_prev,
-):
+def gfm_plus(F, args, rng, n, x, mean, count, etas, b, delta, tally, large, m, age, v, x_prev):
     """Algorithm 2 for `len(etas)` iterations; changes x, x_prev, v, mean and tally in place.
 
     Returns the age and how many iterations were done: it stops after one that failed altogether, since the next ones

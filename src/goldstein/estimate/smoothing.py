@@ -8,7 +8,6 @@ form ĝ = mean of c_i w_i; it decides where F is asked and what the coefficients
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -89,12 +88,8 @@ def ball(rng: np.random.Generator, k: int, d: int) -> Array:
 
     Parameters
     ----------
-    rng : Generator
-        Where the random numbers come from.
-    k : int
-        Number of points.
-    d : int
-        Number of coordinates.
+    rng, k, d
+        As in `sphere`.
     """
     return draw_ball(rng, k, d)[0]
 
@@ -137,12 +132,8 @@ def orthogonal(rng: np.random.Generator, k: int, d: int) -> Array:
 
     Parameters
     ----------
-    rng : Generator
-        Where the random numbers come from.
-    k : int
-        Number of directions.
-    d : int
-        Number of coordinates.
+    rng, k, d
+        As in `sphere`.
     """
     w = np.empty((k, d))
     for start in range(0, k, d):
@@ -155,34 +146,6 @@ def orthogonal(rng: np.random.Generator, k: int, d: int) -> Array:
 DIRECTIONS = {"iid": sphere, "orthogonal": orthogonal}
 
 
-class Estimator(Protocol):
-    """How values of F become an estimate of ∇f_δ.
-
-    Values come as an array of shape (`evaluations`, b): one column a direction.
-    """
-
-    evaluations: int
-    """Values of F that one direction costs."""
-
-    def batch(self, b: int, stochastic: bool) -> int:
-        """Return the largest batch that is valid and not above b; 0 when there is none."""
-
-    def draw(self, sample: Sampler | None, rng: np.random.Generator, b: int) -> Samples | None:
-        """Draw the ξ of b directions, in the order of the rows of `points`."""
-
-    def points(self, x: Array, w: Array, delta: float) -> Array:
-        """Return where F is asked; shape (evaluations · b, d)."""
-
-    def recipe(self, x: Array, w: Directions, delta: float) -> Recipe:
-        """Return how these points are made."""
-
-    def usable(self, values: Array, stochastic: bool) -> Mask:
-        """Return which directions can be used; values of shape (blocks, evaluations, b), all on the same (w, ξ)."""
-
-    def coefficients(self, values: Array, usable: Mask, d: int, delta: float, stochastic: bool) -> Array:
-        """Return c_i of the usable directions; values of shape (evaluations, b)."""
-
-
 @dataclass(frozen=True)
 class Central:
     """The two-point estimator of the paper (Definitions 6 and 7).
@@ -191,12 +154,14 @@ class Central:
     a batch of independent pairs (w_i, ξ_i).
     """
 
-    evaluations = 2
+    evaluations = 2  # values of F that one direction costs
 
     def batch(self, b: int, stochastic: bool) -> int:
+        """Return the largest batch that is valid and not above b; 0 when there is none."""
         return b
 
     def draw(self, sample: Sampler | None, rng: np.random.Generator, b: int) -> Samples | None:
+        """Draw the ξ of b directions, in the order of the rows of `points`."""
         if sample is None:
             return None
         xi = sample(rng, b)
@@ -204,6 +169,7 @@ class Central:
 
     @np.errstate(over="ignore", invalid="ignore")
     def points(self, x: Array, w: Array, delta: float) -> Array:
+        """Return where F is asked; shape (evaluations · b, d)."""
         b = len(w)
         out = np.empty((2 * b, x.size))
         np.multiply(w, delta, out=out[b:])
@@ -212,12 +178,15 @@ class Central:
         return out
 
     def recipe(self, x: Array, w: Directions, delta: float) -> Recipe:
+        """Return how these points are made."""
         return Joined([Along(x, delta, w), Along(x, -delta, w)])
 
     def usable(self, values: Array, stochastic: bool) -> Mask:
+        """Return which directions can be used; values of shape (blocks, evaluations, b), all on the same (w, ξ)."""
         return np.asarray(np.isfinite(values).all(axis=(0, 1)))
 
     def coefficients(self, values: Array, usable: Mask, d: int, delta: float, stochastic: bool) -> Array:
+        """Return c_i of the usable directions; values of shape (evaluations, b)."""
         plus, minus = values[:, usable]
         return np.asarray(d / (2 * delta) * (plus - minus))  # Definition 6
 
@@ -275,7 +244,8 @@ class LeaveOneOut:
 
     def coefficients(self, values: Array, usable: Mask, d: int, delta: float, stochastic: bool) -> Array:
         group = self._group(usable.size, stochastic)
-        value, size = values[0].reshape(-1, group), np.array(group)
+        value = values[0].reshape(-1, group)
+        size = np.array(group)
         if not usable.all():
             mask = usable.reshape(-1, group)
             value = np.where(mask, value, 0.0)
@@ -284,7 +254,8 @@ class LeaveOneOut:
         return np.asarray(d / delta * centred.ravel()[usable])
 
 
-ESTIMATORS: dict[str, type[Central] | type[LeaveOneOut]] = {"central": Central, "loo": LeaveOneOut}
+Estimator = Central | LeaveOneOut
+ESTIMATORS: dict[str, type[Estimator]] = {"central": Central, "loo": LeaveOneOut}
 
 
 def mean_estimate(w: Array, coefficients: Array, usable: Mask) -> Array:

@@ -14,7 +14,25 @@ from goldstein.methods.registry import METHODS, register, resolve
 from goldstein.methods.sift import Sift
 from goldstein.methods.singd import PSINGD, SINGD
 from goldstein.methods.two_point import TwoPoint
-from goldstein.methods.warm_start import WarmStart
+from goldstein.methods.warm_start import WarmStart, ws_gfm, ws_gfm_plus
+
+register(Auto)
+register(TwoPoint)
+register(Sift)
+register(GFM)
+register(GFMPlus)
+register(WarmStart, "ws-gfm", ws_gfm)
+register(WarmStart, "ws-gfm+", ws_gfm_plus)
+register(OnePhase)
+register(O2NC)
+register(ZOO2NC)
+register(SINGD)
+register(PSINGD)
+register(INGD)
+register(PINGD)
+register(CuttingPlane)
+register(BlockCMA)
+register(BFGS)
 
 __all__ = [
     "BFGS",

@@ -19,7 +19,6 @@ from typing import ClassVar
 from goldstein import arguments
 from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cma import SELECTION_SHARE, BlockCMA
-from goldstein.methods.kernel import why_not_compilable
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
 from goldstein.methods.portfolio import Portfolio
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
@@ -196,13 +195,11 @@ class Auto(Staged):
         raced = ", raced against CMA-ES" if kind == EXACT or (kind == REPLAYED and state.doubt) else ""
         state.note = f'auto ran {METHOD_NAMES[kind]}{raced}. Kind "{kind}": {reason}{probes}.'
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        reason = why_not_compilable(oracle)
-        if reason is not None:
-            return Unsupported(reason)
+    def kernel(self, oracle: Oracle) -> Kernel:
+        kernel = StagedKernel(self, oracle, Sift(1.0))
         if not isinstance(oracle, FiniteSum):
-            return Unsupported("auto has a compiled loop for sums only.")
-        return StagedKernel(self, oracle, Sift(1.0))
+            raise Unsupported("auto has a compiled loop for sums only.")
+        return kernel
 
 
 @lru_cache(maxsize=64)

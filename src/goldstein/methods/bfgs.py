@@ -326,7 +326,7 @@ class BFGS(Method):
         if not isinstance(context.project, Box):
             return np.full(d, -np.inf), np.full(d, np.inf)
         box = context.project
-        return np.broadcast_to(np.asarray(box.lower), (d,)), np.broadcast_to(np.asarray(box.upper), (d,))
+        return box.bounds(d)
 
     def _start_gradient(
         self, state: BFGSState, context: Context, base: Array, value: float = np.nan, size: float | None = None

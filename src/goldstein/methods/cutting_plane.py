@@ -15,9 +15,8 @@ import numpy as np
 from goldstein import retired
 from goldstein.estimate.smoothing import ball
 from goldstein.methods.ingd import Certifying, CertifyingState
-from goldstein.methods.method import Context, Step
-from goldstein.norms import usable
-from goldstein.oracle import Array, Query
+from goldstein.methods.method import Context
+from goldstein.oracle import Array
 from goldstein.stationarity.hull import shortest
 
 MOST_VARIABLES = 20
@@ -27,22 +26,12 @@ MOST_VARIABLES = 20
 class CuttingPlaneState(CertifyingState):
     """State of the cutting-plane method; `m` is the shortest element of conv(Q).
 
-    Attributes
-    ----------
-    gradients : ndarray, shape (k + 1, d)
-        Q: the first gradient around x, and those of the k cuts.
-    levels : ndarray, shape (k,)
-        Ω = {w : ‖w‖ ≤ 1, ⟨gradients[j + 1], w⟩ ≥ levels[j] for all j}.
-    cloud : ndarray, shape (n, d)
-        A sample of Ω, uniform; its mean stands for the centre of gravity.
-    z : ndarray or None
-        The direction on trial.
+    Ω = {w : ‖w‖ ≤ 1, ⟨gradients[j + 1], w⟩ ≥ levels[j] for all j}.
     """
 
-    gradients: Array = None  # type: ignore[assignment]
+    gradients: Array = None  # type: ignore[assignment]  # Q: the first gradient around x, and those of the cuts
     levels: Array = None  # type: ignore[assignment]
-    cloud: Array = None  # type: ignore[assignment]
-    z: Array | None = None
+    cloud: Array = None  # type: ignore[assignment]  # a uniform sample of Ω; its mean stands for the centre of gravity
 
 
 @retired.fields(step="fd_step")
@@ -66,9 +55,7 @@ class CuttingPlane(Certifying):
 
     Parameters
     ----------
-    delta, epsilon : float
-        The stationarity (δ, ε) aimed at; δ is also the length of a move.
-    gradients, rho, fd_step
+    delta, epsilon, gradients, rho, fd_step
         See `Certifying`.
 
     Notes
@@ -82,9 +69,9 @@ class CuttingPlane(Certifying):
     v, whose direction is not defined for the first Ω. The first gradient is taken at a random point near x, where it
     exists with probability one. The centre of gravity is the mean of a sample of Ω: after a cut the survivors walk on
     by hit-and-run, in the metric of the sample (Bertsimas and Vempala 2004), joined by the point 0.9 g/‖g‖, which is
-    always inside. For r, L is the largest norm of a gradient seen so far.
+    always inside. For r, L is the largest norm of a gradient so far.
 
-    One iteration is one gradient. The cost of a cut outside of f grows fast with d; more than 20 variables are refused.
+    The cost of a cut outside of f grows fast with d; more than 20 variables are refused.
 
     References
     ----------
@@ -116,60 +103,35 @@ class CuttingPlane(Certifying):
         none = np.empty((0, x.size))
         return CuttingPlaneState(x, gradients=none, levels=np.empty(0), cloud=none)
 
-    def _ask(self, state: CuttingPlaneState, context: Context, limit: int | None) -> Query | None:
-        if state.phase == "done" or (limit is not None and limit < 1):
-            return None
-        x, rng, d = state.x, context.rng, state.x.size
-        if state.phase == "value":
-            return Query(x[None])
-        if state.phase == "start":
-            return Query((x + self._length * ball(rng, 1, d)[0])[None], order=1)  # line 1
-        if state.phase == "test":
-            v, r = state.cloud.mean(axis=0), self.epsilon / (64 * d * state.largest)  # line 4
-            z = v + r * ball(rng, 1, d)[0]  # line 5
-            ahead = x - self._length * z / np.sqrt(z @ z)
-            return Query(ahead[None], aux=(z, ahead))
+    def _direction(self, state: CuttingPlaneState, context: Context) -> tuple[Array, float]:
+        d = state.x.size
+        v = state.cloud.mean(axis=0)  # line 4
+        r = self.epsilon / (64 * d * state.largest)
+        z = v + r * ball(context.rng, 1, d)[0]  # line 5
+        return z, float(np.sqrt(z @ z))
+
+    def _descends(self, state: CuttingPlaneState, value: float) -> bool:
+        return bool(value <= state.value - self._length * self.epsilon / 3)  # line 6
+
+    def _between(self, state: CuttingPlaneState, context: Context) -> Array:
         z = state.z
         assert z is not None
-        return Query((x - rng.random() * self._length * z / np.sqrt(z @ z))[None], order=1)  # line 7
+        return np.asarray(state.x - context.rng.random() * self._length * z / np.sqrt(z @ z))  # line 7
 
-    def _tell(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> Step:
-        iterate = state.x
-        state.nit += query.order
-        if usable(values):  # else it is asked again, at another random point
-            self._take(state, context, query, values)
-        return self._make_step(state, query, iterate)
-
-    def _take(self, state: CuttingPlaneState, context: Context, query: Query, values: Array) -> None:
-        """Take an answer that did not fail."""
-        if state.phase == "value":
-            state.value = float(values[0])
-            state.phase = "start"
-        elif state.phase == "test":
-            z, ahead = query.aux
-            if values[0] <= state.value - self._length * self.epsilon / 3:  # line 6
-                self._move(state, ahead, float(values[0]))
-            else:
-                state.z = z
-                state.phase = "inner"
-        else:
-            self._measure(state, values[0])
-            if state.phase == "start":
-                self._open(state, values[0], context)
-            else:
-                self._cut(state, values[0], context)
-
-    def _open(self, state: CuttingPlaneState, u: Array, context: Context) -> None:
+    def _restart(self, state: CuttingPlaneState, gradient: Array, context: Context) -> None:
         """Begin at x with Q = {u} and Ω the unit ball (line 1)."""
-        state.gradients, state.levels = u[None].copy(), np.empty(0)
-        state.cloud = ball(context.rng, 50 + 10 * u.size, u.size)
-        self._hold(state, state.gradients[0])  # line 3
+        d = gradient.size
+        state.gradients = gradient[None]
+        state.levels = np.empty(0)
+        state.cloud = ball(context.rng, 50 + 10 * d, d)
+        self._hold(state, gradient)  # line 3
 
-    def _cut(self, state: CuttingPlaneState, u: Array, context: Context) -> None:
+    def _shorten(self, state: CuttingPlaneState, u: Array, context: Context) -> None:
         """Take u if ⟨u, ẑ⟩ ≤ ε/2, cut Ω with it, and look for a certificate."""
         z = state.z
         assert z is not None
-        length, slope = float(np.sqrt(z @ z)), float(u @ z)
+        length = float(np.sqrt(z @ z))
+        slope = float(u @ z)
         if slope > length * self.epsilon / 2:  # line 7: draw again
             return
         state.gradients = np.vstack([state.gradients, u])  # line 8

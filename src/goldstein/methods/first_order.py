@@ -274,7 +274,7 @@ class FirstOrder(Method):
         bounds = None
         box = context.project
         if isinstance(box, Box):  # narrower than 2ρ, perhaps
-            bounds = (np.full(d, box.lower, float), np.full(d, box.upper, float))
+            bounds = box.bounds(d)
             y = np.clip(y, *bounds)
         unit, stream = sift.draw_units(context.rng, k, d)
         walk = sift.walk(y, unit, h, bounds)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from goldstein.methods.kernel import Ruled
-from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
+from goldstein.methods.kernel import CompiledKernel
+from goldstein.methods.method import Context, Kernel, Needs, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import Calibrated, StepRule
@@ -76,12 +76,12 @@ class GFM(ZerothOrder):
         iterations = max(1, scale.evals // (2 * settings["batch_size"]))
         return cls(**{"step_size": Calibrated(scale.radius, iterations), **settings})
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        refusal = self._uncompiled(oracle) or self._unruled()
-        return _Compiled(self, oracle, 2 * self.batch_size, self._rule) if refusal is None else refusal
+    def kernel(self, oracle: Oracle) -> Kernel:
+        self._check_compilable()
+        return _Compiled(self, oracle, 2 * self.batch_size, self._rule)
 
 
-class _Compiled(Ruled):
+class _Compiled(CompiledKernel):
     """Algorithm 1 in machine code."""
 
     def call(self, state: SmoothedState, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
@@ -90,6 +90,3 @@ class _Compiled(Ruled):
         settings = (self.method.batch_size, float(self.method.delta))
         self.compiled(gfm, context.rng, self.n, state.x, mean, count, steps, *settings, tally)
         return steps.size
-
-    def make_step(self, state: SmoothedState, completed: int) -> Step:
-        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

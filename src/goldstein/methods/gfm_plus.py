@@ -9,40 +9,26 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goldstein import arguments
-from goldstein.methods.kernel import Ruled
+from goldstein.methods.kernel import CompiledKernel
 from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.steps import Calibrated, StepRule
 
 RESTARTS = ("clock", "coin")
-CORRECTIONS_BEFORE_COMPLAINT = 100
+WARN_AFTER = 100  # corrections
 
 
 @dataclass
 class GFMPlusState(SmoothedState):
-    """State of GFM+.
+    """State of GFM+."""
 
-    Attributes
-    ----------
-    v : ndarray or None
-        The recursive estimate v_{t−1}; None before the first large batch.
-    x_prev : ndarray or None
-        The true previous point x_{t−1}, at which v_{t−1} was taken.
-    age : int
-        Steps since the last large batch, t mod m; 0 asks for one.
-    change, level : float
-        Sums over all corrections of ‖g(x_t; w_i, ξ_i) − g(x_{t−1}; w_i, ξ_i)‖² and of ‖g(x_t; w_i, ξ_i)‖².
-    corrections : int
-        Directions in those sums.
-    """
-
-    v: Array | None = None
-    x_prev: Array | None = None
-    age: int = 0
-    change: float = 0.0
-    level: float = 0.0
-    corrections: int = 0
+    v: Array | None = None  # the recursive estimate v_{t−1}; None before the first large batch
+    x_prev: Array | None = None  # x_{t−1}, at which v_{t−1} was taken
+    age: int = 0  # steps since the last large batch, t mod m; 0 asks for one
+    change: float = 0.0  # Σ ‖g(x_t; w_i, ξ_i) − g(x_{t−1}; w_i, ξ_i)‖² over all corrections
+    level: float = 0.0  # Σ ‖g(x_t; w_i, ξ_i)‖² over them
+    corrections: int = 0  # directions in those sums
 
 
 @dataclass(frozen=True)
@@ -169,7 +155,7 @@ class GFMPlus(ZerothOrder):
     def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
         assert isinstance(state, GFMPlusState)
         warnings = None
-        if state.corrections >= CORRECTIONS_BEFORE_COMPLAINT and 2 * state.change > state.level:
+        if state.corrections >= WARN_AFTER and 2 * state.change > state.level:
             warnings = {"correction": _useless(state)}
         return super()._make_step(state, iterate, completed, warnings=warnings, **more)
 
@@ -182,12 +168,11 @@ class GFMPlus(ZerothOrder):
         epoch = 2 * (settings.get("large_batch_size") or m * b) + 4 * b * (m - 1)
         return cls(**{"step_size": Calibrated(scale.radius, max(1, m * scale.evals // epoch)), **settings})
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
+    def kernel(self, oracle: Oracle) -> Kernel:
         if self.restart != "clock" or self.momentum is not None:
-            return Unsupported("The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM.")
-        refusal = self._uncompiled(oracle) or self._unruled()
-        each = min(2 * self._large, 4 * self.batch_size)
-        return _Compiled(self, oracle, each, self._rule) if refusal is None else refusal
+            raise Unsupported("The compiled loop of gfm+ has neither the coin of PAGE nor the momentum of STORM.")
+        self._check_compilable()
+        return _Compiled(self, oracle, min(2 * self._large, 4 * self.batch_size), self._rule)
 
 
 def _useless(state: GFMPlusState) -> str:
@@ -199,7 +184,7 @@ def _useless(state: GFMPlusState) -> str:
     )
 
 
-class _Compiled(Ruled):
+class _Compiled(CompiledKernel):
     """Algorithm 2 in machine code."""
 
     def used(self, state: GFMPlusState, k: int) -> Array:
@@ -223,6 +208,3 @@ class _Compiled(Ruled):
         state.change += float(tally["change"])
         state.level += float(tally["level"])
         state.corrections += int(tally["corrections"])
-
-    def make_step(self, state: GFMPlusState, completed: int) -> Step:
-        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]

@@ -30,20 +30,14 @@ ROUNDING = 0.1  # of ε: what the rounding error of a gradient may be at most
 class CertifyingState(FirstOrderState):
     """State of a method that ends with a certificate; `value` is f(x), exact.
 
-    Attributes
-    ----------
-    phase : str
-        What is asked next: "value" f(x), "start" the first gradient around x, "test" the value a move away, "inner"
-        a gradient on the segment of that move; "done" when there is nothing left to ask.
-    m : ndarray or None
-        A convex combination of gradients within δ of x; the certificate when the run is done. `norm` is its norm.
-    largest : float
-        Largest norm of a gradient seen so far.
+    `phase` is what is asked next: "value" f(x), "start" the first gradient around x, "test" the value a move away,
+    "inner" a gradient on the segment of that move; "done" when there is nothing left to ask.
     """
 
     phase: str = "value"
-    m: Array | None = None
-    largest: float = 0.0
+    m: Array | None = None  # a convex combination of gradients within δ of x: the certificate when the run is done
+    largest: float = 0.0  # norm of a gradient so far
+    z: Array | None = None  # the direction on trial
 
 
 @dataclass(frozen=True)
@@ -93,21 +87,28 @@ class Certifying(FirstOrder):
         return cls(**{"delta": delta, "epsilon": TARGET * scale.gradient, **options})
 
     def _make_step(self, state: CertifyingState, query: Query, iterate: Array) -> Step:
-        if state.phase != "done":
-            return state.make_step(iterate, completed=query.order)
-        if state.sifted is None:
-            return state.make_step(iterate, completed=query.order, done=self._certificate(state))
-        rounding = state.sifted.rounding(iterate.size)
-        if rounding > ROUNDING * self.epsilon:
-            warnings = {"precision": self._roundoff_warning(state.sifted, rounding)}
-            return state.make_step(iterate, completed=query.order, warnings=warnings)
-        return state.make_step(iterate, completed=query.order, done=self._sentence(state))
+        done: Certificate | str | None = None
+        warnings = None
+        if state.phase == "done":
+            sifted = state.sifted
+            if sifted is None:
+                done = self._certificate(state)
+            elif (rounding := sifted.rounding(iterate.size)) > ROUNDING * self.epsilon:
+                warnings = {"precision": self._roundoff_warning(sifted, rounding)}
+            else:
+                done = self._sentence(state, ", which were found by differences,")
+        return state.make_step(iterate, completed=query.order, done=done, warnings=warnings)
 
-    def _sentence(self, state: CertifyingState) -> str:
+    def _sentence(self, state: CertifyingState, source: str = "") -> str:
         return (
-            f"A convex combination of gradients within delta = {self.delta:g} of x, which were found by differences, "
-            f"has norm {state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
+            f"A convex combination of gradients within delta = {self.delta:g} of x{source} has norm "
+            f"{state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
         )
+
+    def _certificate(self, state: CertifyingState) -> Certificate:
+        bound = (state.grad_norm, "gradient hull", float(self.delta), float(self.epsilon))
+        message = self._sentence(state)
+        return Certificate("certified", *bound, confidence=1.0, nfev=0, ngev=0, nfail=0, message=message)
 
     def _roundoff_warning(self, sifted: Sifted, rounding: float) -> str:
         return (
@@ -116,43 +117,14 @@ class Certifying(FirstOrder):
             f"epsilon = {self.epsilon:g}: use larger fd_step and rho, higher precision, or subtract a constant from F."
         )
 
-    def _certificate(self, state: CertifyingState) -> Certificate:
-        words = (
-            f"A convex combination of gradients within delta = {self.delta:g} of x has norm "
-            f"{state.grad_norm:.3g} ≤ epsilon = {self.epsilon:g}."
-        )
-        bound = (state.grad_norm, "gradient hull", float(self.delta), float(self.epsilon))
-        return Certificate("certified", *bound, confidence=1.0, nfev=0, ngev=0, nfail=0, message=words)
-
     def _init(self, x: Array, context: Context) -> Any:
         if context.project is not None:
             raise ValueError(f"{self.name} is for problems without constraints; leave bounds and projection out.")
         return self._begin(x)
 
-    @abstractmethod
     def _begin(self, x: Array) -> CertifyingState:
         """Return the state at the start point."""
-
-    def _measure(self, state: CertifyingState, gradient: Array) -> None:
-        state.largest = max(state.largest, norm(gradient))
-
-    def _hold(self, state: CertifyingState, m: Array) -> None:
-        """Make m the combination held; the run is done when it is short enough."""
-        state.m = m
-        state.grad_norm = norm(m)
-        state.phase = "done" if state.grad_norm <= self.epsilon else "test"
-
-    def _move(self, state: CertifyingState, x: Array, value: float) -> None:
-        """Go to x, where everything starts anew."""
-        state.x = x
-        state.value = value
-        state.step_size = self._length
-        state.phase = "start"
-
-
-@dataclass(frozen=True)
-class _Interpolated(Certifying):
-    """What INGD and PINGD share: the order of the questions."""
+        return CertifyingState(x)
 
     def _ask(self, state: Any, context: Context, limit: int | None) -> Query | None:
         if state.phase == "done" or (limit is not None and limit < 1):
@@ -162,51 +134,88 @@ class _Interpolated(Certifying):
         if state.phase == "start":
             return Query(self._first(state.x, context)[None], order=1)
         if state.phase == "test":
-            ahead = state.x - self._length * state.m / state.grad_norm
-            return Query(ahead[None], aux=ahead)
+            direction, length = self._direction(state, context)
+            ahead = state.x - self._length * direction / length
+            return Query(ahead[None], aux=(direction, ahead))
         return Query(self._between(state, context)[None], order=1)
 
     def _tell(self, state: Any, context: Context, query: Query, values: Array) -> Step:
         iterate = state.x
         state.nit += query.order
         if usable(values):
-            self._take(state, query, values)
-        elif state.phase == "test":  # not known to descend
-            state.phase = "inner"
+            self._take(state, context, query, values)
+        else:
+            self._take_failure(state)
         return self._make_step(state, query, iterate)
 
-    def _take(self, state: Any, query: Query, values: Array) -> None:
+    def _take(self, state: Any, context: Context, query: Query, values: Array) -> None:
         """Take an answer that did not fail."""
         if state.phase == "value":
             state.value = float(values[0])
             state.phase = "start"
-        elif state.phase == "start":
-            self._measure(state, values[0])
-            self._restart(state, values[0].copy())
         elif state.phase == "test":
-            if state.value - values[0] >= self._length * state.grad_norm / 4:
-                self._move(state, query.aux, float(values[0]))
+            state.z, ahead = query.aux
+            if self._descends(state, values[0]):
+                state.x = ahead
+                state.value = float(values[0])
+                state.step_size = self._length
+                state.phase = "start"
             else:
                 state.phase = "inner"
         else:
-            self._measure(state, values[0])
-            self._shorten(state, values[0])
+            state.largest = max(state.largest, norm(values[0]))
+            if state.phase == "start":
+                self._restart(state, values[0].copy(), context)
+            else:
+                self._shorten(state, values[0], context)
+
+    def _take_failure(self, state: Any) -> None:
+        """Take an evaluation that failed: it is asked again, at another random point."""
+
+    def _first(self, x: Array, context: Context) -> Array:
+        """Return where the first gradient at a new x is taken: a random point near it."""
+        return np.asarray(x + self._length * ball(context.rng, 1, x.size)[0])
+
+    def _hold(self, state: CertifyingState, m: Array) -> None:
+        """Make m the combination held; the run is done when it is short enough."""
+        state.m = m
+        state.grad_norm = norm(m)
+        state.phase = "done" if state.grad_norm <= self.epsilon else "test"
 
     @abstractmethod
-    def _first(self, x: Array, context: Context) -> Array:
-        """Return where the first gradient at a new x is taken."""
+    def _direction(self, state: Any, context: Context) -> tuple[Array, float]:
+        """Return the direction against which a move is tested, and its length."""
+
+    @abstractmethod
+    def _descends(self, state: Any, value: float) -> bool:
+        """Whether f is low enough where the move would end."""
 
     @abstractmethod
     def _between(self, state: Any, context: Context) -> Array:
         """Draw a point of the segment from x to where the move would end."""
 
     @abstractmethod
-    def _restart(self, state: Any, gradient: Array) -> None:
+    def _restart(self, state: Any, gradient: Array, context: Context) -> None:
         """Hold the first gradient at a new x."""
 
     @abstractmethod
-    def _shorten(self, state: Any, u: Array) -> None:
+    def _shorten(self, state: Any, u: Array, context: Context) -> None:
         """Combine m with a gradient u from the segment."""
+
+
+@dataclass(frozen=True)
+class _Interpolated(Certifying):
+    """What INGD and PINGD share: moves along −m."""
+
+    def _direction(self, state: Any, context: Context) -> tuple[Array, float]:
+        return state.m, state.grad_norm
+
+    def _descends(self, state: Any, value: float) -> bool:
+        return bool(state.value - value >= self._length * state.grad_norm / 4)
+
+    def _take_failure(self, state: Any) -> None:
+        if state.phase == "test":  # not known to descend
+            state.phase = "inner"
 
 
 @dataclass
@@ -238,20 +247,16 @@ class INGD(_Interpolated):
 
     Parameters
     ----------
-    delta, epsilon : float
-        The stationarity (δ, ε) aimed at; δ is also the length of a move.
-    lipschitz : float, optional
-        L, a Lipschitz constant of f. The largest norm of a gradient seen so far takes its place when it is larger, or
-        when none is given.
-    gradients, rho, fd_step
+    delta, epsilon, gradients, rho, fd_step
         See `Certifying`.
+    lipschitz : float, optional
+        L, a Lipschitz constant of f. The largest norm of a gradient so far takes its place when it is larger, or when
+        none is given.
 
     Notes
     -----
-    K = ⌈48 L²/ε²⌉; after that many gradients without success line 2 begins anew at the same x. No gradient seen is
-    longer than L, so 1/2 ≤ β ≤ 1 and m is a convex combination of them.
-
-    One iteration is one gradient: the T moves of the theorem may take T·K of them.
+    K = ⌈48 L²/ε²⌉; after that many gradients without success line 2 begins anew at the same x. No gradient so far is
+    longer than L, so 1/2 ≤ β ≤ 1 and m is a convex combination of them. The T moves of the theorem may take T·K.
 
     The proof holds if ∇f(x) lies in the subdifferential at every x where it is asked, x0 and the ends of moves
     included. Automatic differentiation does not promise that at kinks; `PINGD` asks at random points only.
@@ -289,11 +294,12 @@ class INGD(_Interpolated):
         assert state.m is not None
         return state.x - context.rng.random() * self._length * state.m / state.grad_norm  # lines 5 and 7
 
-    def _restart(self, state: INGDState, gradient: Array) -> None:
-        state.origin, state.inner = gradient, 1
+    def _restart(self, state: INGDState, gradient: Array, context: Context) -> None:
+        state.origin = gradient
+        state.inner = 1
         self._hold(state, gradient)  # lines 2 and 4
 
-    def _shorten(self, state: INGDState, u: Array) -> None:
+    def _shorten(self, state: INGDState, u: Array, context: Context) -> None:
         assert state.m is not None
         assert state.origin is not None
         L = max(self.lipschitz or 0.0, state.largest)
@@ -305,7 +311,7 @@ class INGD(_Interpolated):
         self._hold(state, beta * state.m + (1 - beta) * u)  # lines 8 and 4
         epsilon = max(self.epsilon / unit, 1e-100)
         if state.phase != "done" and state.inner > ceil(12 * bound / epsilon**2):  # line 3: k > K = ⌈48 L²/ε²⌉
-            self._restart(state, state.origin)
+            self._restart(state, state.origin, context)
 
 
 @retired.fields(step="fd_step")
@@ -327,19 +333,15 @@ class PINGD(_Interpolated):
 
     Parameters
     ----------
-    delta, epsilon : float
-        The stationarity (δ, ε) aimed at; δ is also the length of a move.
+    delta, epsilon, gradients, rho, fd_step
+        See `Certifying`.
     perturb_radius : float
         r/‖g‖. The theorem asks for r < ‖g‖ √(1 − (1 − ‖g‖²/(128L²))²), about ‖g‖²/(8L).
-    gradients, rho, fd_step
-        See `Certifying`.
 
     Notes
     -----
-    As printed, Algorithm 2 of the paper has no early exit: it continues from a certified point, and
-    returns the last one. Line 5 here returns the certified point.
-
-    One iteration is one gradient.
+    As printed, Algorithm 2 of the paper has no early exit: it continues from a certified point, and returns the last
+    one. Line 5 here returns the certified point.
 
     References
     ----------
@@ -363,21 +365,15 @@ class PINGD(_Interpolated):
         expected = "a share of ‖g‖ between 0 and 1"
         arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, expected))
 
-    def _begin(self, x: Array) -> CertifyingState:
-        return CertifyingState(x)
-
-    def _first(self, x: Array, context: Context) -> Array:
-        return np.asarray(x + self._length * ball(context.rng, 1, x.size)[0])  # Alg. 1, line 1
-
     def _between(self, state: CertifyingState, context: Context) -> Array:
         assert state.m is not None
         z = state.m + self.perturb_radius * state.grad_norm * ball(context.rng, 1, state.x.size)[0]
         return np.asarray(state.x - context.rng.random() * self._length * z / norm(z))  # line 3
 
-    def _restart(self, state: CertifyingState, gradient: Array) -> None:
-        self._hold(state, gradient)
+    def _restart(self, state: CertifyingState, gradient: Array, context: Context) -> None:
+        self._hold(state, gradient)  # line 1
 
-    def _shorten(self, state: CertifyingState, u: Array) -> None:
+    def _shorten(self, state: CertifyingState, u: Array, context: Context) -> None:
         g = state.m
         assert g is not None
         gap = g - u

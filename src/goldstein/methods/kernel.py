@@ -21,7 +21,7 @@ import numpy as np
 from goldstein import retired
 from goldstein.compiled import is_jitted
 from goldstein.compiled.tally import new_tally
-from goldstein.methods.method import ChunkResult, Context, Step
+from goldstein.methods.method import ChunkResult, Context, Method, Step, Unsupported
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Tally
 from goldstein.output import Average
 from goldstein.steps import Calibrated, Schedule, StepRule
@@ -30,11 +30,13 @@ CHUNK = 8192  # evaluations in one chunk
 PIECE_SECONDS = 0.2  # how long Ctrl-C may have to wait
 
 
-def why_not_compilable(oracle: Oracle) -> str | None:
-    """Return why no loop can call an oracle's function in machine code, in one sentence; None when it can."""
-    if isinstance(oracle, FiniteSum | Deterministic) and not oracle.vectorized and is_jitted(oracle.fun):
-        return None
-    return "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
+def compilable(method: Method, oracle: Oracle) -> bool:
+    """Whether a method has whole iterations in machine code for an oracle."""
+    try:
+        method.kernel(oracle)
+    except Unsupported:
+        return False
+    return True
 
 
 def tally_of(record: Any) -> Tally:
@@ -69,20 +71,22 @@ def in_double(fun: Any, signature: Any) -> Any:
 class CompiledKernel(ABC):
     """Base of the kernels: how many iterations fit, and the bookkeeping around the machine code.
 
-    Attributes
-    ----------
-    outputs : tuple of str
-        The output rules that it can serve.
-    each : int
-        Evaluations of an iteration, at least.
+    `each` is the number of evaluations that an iteration takes at least; with a `rule`, steps come from that.
     """
 
     outputs: tuple[str, ...] = ("last", "average", "random")
 
-    def __init__(self, method: Any, oracle: Oracle, each: int) -> None:
+    def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule | None = None) -> None:
+        if not isinstance(oracle, FiniteSum | Deterministic) or oracle.vectorized or not is_jitted(oracle.fun):
+            raise Unsupported(
+                "The compiled loops need a FiniteSum or Deterministic whose function of one point is jitted by numba."
+            )
+        if rule is not None and not isinstance(rule, Schedule | Calibrated):
+            raise Unsupported(f"{type(rule).__name__} looks at values, which the compiled loops do not.")
         self.method = method
         self.oracle = oracle
         self.each = each
+        self.rule = rule
         self.n = oracle.n or 0
         self._loop: Callable[..., Any] | None = None
         self._fun: Any = None
@@ -96,16 +100,15 @@ class CompiledKernel(ABC):
     def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         """Run the machine code for as many iterations as there are steps; return how many were done."""
 
-    @abstractmethod
     def make_step(self, state: Any, completed: int) -> Step:
         """Return what the iterations just done say."""
+        step: Step = self.method._make_step(state, None, completed)
+        return step
 
     def offers(self, state: Any) -> bool:
-        """Whether the iterations to come offer their iterates as answers."""
         return True
 
     def plan(self, state: Any, context: Context, limit: int | None, until: float, most: int | None) -> int:
-        """Return how many iterations to do next; see `Kernel`."""
         soft = min(until, CHUNK)
         k = max(1, math.ceil(soft / self.each))
         used = self.used(state, k if most is None else min(k, most))
@@ -121,27 +124,27 @@ class CompiledKernel(ABC):
         mean: Average | None,
         stop: Callable[[], bool],
     ) -> ChunkResult:
-        """Do `iterations` iterations, fewer if the budget ends or if one of them fails altogether; see `Kernel`."""
+        """Do at most `iterations` iterations, fewer if one of them fails altogether; see `Kernel`."""
         used = self.used(state, iterations)
         if limit is not None and used[-1] > limit:
             used = used[: int(np.searchsorted(used, limit, side="right"))]
         if not used.size:
             return ChunkResult(self.make_step(state, 0), Tally())
         tally = new_tally()
-        self.set_rule(state, tally)
-        steps = self.steps(state, context, used)
+        if isinstance(self.rule, Calibrated):
+            tally["calibrated"] = 1
+            tally["mean"] = state.rule.mean
+            tally["sum"] = state.rule.total
+            tally["count"] = state.rule.count
+            tally["span"] = self.rule.span
+            tally["eta"] = state.step_size
+        steps = self._steps(state, context, used)
         state.x = state.x.copy()
         with locate(state):
             done = self._in_pieces(state, context, mean, steps, tally, stop)
         self.write_back(state, steps[:done], tally)
         state.nit += done
         context.nfev += int(tally["finite"] + tally["failed"])
-        state.sum_sq_norm += float(tally["sum_sq_norm"])
-        state.n_estimates += float(tally["n_estimates"])
-        if not np.isnan(tally["value"]):
-            state.value = float(tally["value"])
-        if tally["grad_norm"] >= 0:
-            state.grad_norm = float(tally["grad_norm"])
         return ChunkResult(self.make_step(state, done), tally_of(tally))
 
     def _in_pieces(
@@ -151,17 +154,17 @@ class CompiledKernel(ABC):
 
         All pieces add up in one tally, so that nothing but the wait for Ctrl-C depends on where one ends.
         """
-        if mean is not None:
+        if mean is None:
+            mean = Average(np.empty(0))
+        else:
             mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
+        assert mean.mean is not None
         done = 0
         while done < steps.size and not (done and stop()):
             piece = steps[done : done + self._piece]
             start = time.perf_counter()
-            if mean is None:
-                did = self.call(state, context, np.empty(0), 0, piece, tally)
-            else:
-                did = self.call(state, context, mean.mean, mean.count, piece, tally)  # type: ignore[arg-type]
-                mean.count += did
+            did = self.call(state, context, mean.mean, mean.count, piece, tally)
+            mean.count += did
             took = time.perf_counter() - start
             done += did
             self._piece = max(1, min(2 * self._piece, int(PIECE_SECONDS / max(took, 1e-9) * did)))
@@ -169,17 +172,39 @@ class CompiledKernel(ABC):
                 break
         return done
 
-    def steps(self, state: Any, context: Context, used: Array) -> Array:
+    def _steps(self, state: Any, context: Context, used: Array) -> Array:
         """Return the steps, as far as they are known before the values are."""
-        return np.zeros(used.size)
-
-    def set_rule(self, state: Any, tally: Any) -> None:
-        """Write what the step rule remembers into the tally, if the machine code needs it."""
-        tally["calibrated"] = 0
+        rule = self.rule
+        nit = state.nit + np.arange(used.size)
+        if rule is None:
+            return np.zeros(used.size)
+        if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
+            decay = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
+            return np.asarray(2 * rule.radius * decay / np.sqrt(rule.iterations))
+        assert isinstance(rule, Schedule)
+        before = np.concatenate([[0], used[:-1]])
+        progress = None
+        for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
+            if end is not None:
+                share = np.minimum(done / end, 1.0)
+                progress = share if progress is None else np.maximum(progress, share)
+        return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
 
     def write_back(self, state: Any, steps: Array, tally: Any) -> None:
-        """Write the last step and what the step rule has measured into the state."""
-        state.step_size = float(steps[-1])
+        """Write what the machine code has measured into the state."""
+        if isinstance(self.rule, Calibrated):
+            state.rule.mean = float(tally["mean"])
+            state.rule.total = float(tally["sum"])
+            state.rule.count = int(tally["count"])
+            state.step_size = float(tally["eta"])
+        elif self.rule is not None:
+            state.step_size = float(steps[-1])
+        state.sum_sq_norm += float(tally["sum_sq_norm"])
+        state.n_estimates += float(tally["n_estimates"])
+        if not np.isnan(tally["value"]):
+            state.value = float(tally["value"])
+        if tally["grad_norm"] >= 0:
+            state.grad_norm = float(tally["grad_norm"])
 
     def compiled(self, loop: Any, *inputs: Any) -> Any:
         """Call a loop by the signature that is kept on disk, compiling it first if need be."""
@@ -189,7 +214,7 @@ class CompiledKernel(ABC):
             args = typeof(self.oracle.args)
             index = (types.int64,) if self.n else ()
             signature = types.float64(types.float64[::1], *index, *args.types)
-            with _Announcement(f"compiling the loop of {self.method.name} for this function (once for each signature)"):
+            with announced(f"compiling the loop of {self.method.name} for this function (once for each signature)"):
                 self._fun = in_double(self.oracle.fun, signature)
                 types_in = (types.FunctionType(signature), args, *(typeof(value) for value in inputs))
                 loop.compile(types_in)
@@ -197,59 +222,16 @@ class CompiledKernel(ABC):
         return self._loop(self._fun, self.oracle.args, *inputs)
 
 
-class Ruled(CompiledKernel):
-    """A kernel whose steps come from a rule."""
-
-    def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule) -> None:
-        super().__init__(method, oracle, each)
-        self.rule = rule
-
-    def steps(self, state: Any, context: Context, used: Array) -> Array:
-        nit = state.nit + np.arange(used.size)
-        before = np.concatenate([[0], used[:-1]])
-        rule = self.rule
-        if isinstance(rule, Calibrated):  # what is divided by the root of the mean square that will be measured
-            decay = np.maximum(0.0, 1.0 - nit / rule.iterations) ** rule.power
-            return np.asarray(2 * rule.radius * decay / np.sqrt(rule.iterations))
-        assert isinstance(rule, Schedule)
-        progress = None
-        for done, end in ((context.nfev + before, context.max_evals), (nit, context.max_iter)):
-            if end is not None:
-                share = np.minimum(done / end, 1.0)
-                progress = share if progress is None else np.maximum(progress, share)
-        return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
-
-    def set_rule(self, state: Any, tally: Any) -> None:
-        if isinstance(self.rule, Calibrated):
-            tally["calibrated"] = 1
-            tally["mean"] = state.rule.mean
-            tally["sum"] = state.rule.total
-            tally["count"] = state.rule.count
-            tally["span"] = self.rule.span
-            tally["eta"] = state.step_size
-
-    def write_back(self, state: Any, steps: Array, tally: Any) -> None:
-        if not tally["calibrated"]:
-            super().write_back(state, steps, tally)
-            return
-        state.rule.mean = float(tally["mean"])
-        state.rule.total = float(tally["sum"])
-        state.rule.count = int(tally["count"])
-        state.step_size = float(tally["eta"])
-
-
-class _Announcement:
-    """Says on stderr what takes so long, if it does."""
-
-    def __init__(self, text: str) -> None:
-        self._timer = threading.Timer(0.5, lambda: print(f"goldstein: {text} …", file=sys.stderr, flush=True))
-
-    def __enter__(self) -> None:
-        self._timer.daemon = True
-        self._timer.start()
-
-    def __exit__(self, *exc: object) -> None:
-        self._timer.cancel()
+@contextmanager
+def announced(text: str) -> Iterator[None]:
+    """Say on stderr what takes so long, if it does."""
+    timer = threading.Timer(0.5, lambda: print(f"goldstein: {text} …", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 if not TYPE_CHECKING:

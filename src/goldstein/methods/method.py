@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from goldstein import arguments, retired
 from goldstein.facts import Facts
-from goldstein.oracle import Array, Oracle, Query, Sampler, Tally, indices
+from goldstein.oracle import Answer, Array, Oracle, Query, Sampler, Tally, indices
 from goldstein.output import Average
 from goldstein.projection import Projection, as_projection
 from goldstein.state import State
@@ -36,7 +36,7 @@ from goldstein.stationarity.certificate import Certificate
 )
 @dataclass
 class Step(State):
-    """What `tell` returns: everything that anyone may want to know of the step.
+    """What `tell` returns: all that anyone may want to know of the step.
 
     Attributes
     ----------
@@ -63,10 +63,9 @@ class Step(State):
     candidates : mapping or None
         For the output rule "choice": name -> point, the start last, as "start point".
     partial : bool
-        This was a part of an iteration that goes on; criteria look when it is over, as they do with machine code.
+        This was a part of an iteration; criteria look when the iteration is over, as they do with machine code.
     noisy : str
-        How noise showed in a function that was taken to have none; the run goes on as with noise that cannot be
-        replayed.
+        How noise showed in a function that was taken to have none; the run then treats it as not replayable.
 
     Examples
     --------
@@ -102,10 +101,8 @@ class MethodState(State):
 
     Attributes
     ----------
-    x : ndarray, shape (d,)
-        The current iterate.
-    nit : int
-        Iterations done.
+    x, nit
+        The current iterate, and the iterations done.
     value, grad_norm, step_size : float
         As in `Step`; what failed leaves them as they were.
     """
@@ -130,7 +127,7 @@ class MethodState(State):
 )
 @dataclass(frozen=True)
 class Needs:
-    """What a method needs of an oracle and of whoever runs it.
+    """What a method needs of an oracle and of a run.
 
     Attributes
     ----------
@@ -139,7 +136,7 @@ class Needs:
     pairs : float
         δ, if an estimate compares two values that should carry the same ξ but need not; 0: nothing to be said.
     gradients, values, exact : bool
-        It asks for gradients; for values, so that the best iterate can be told; and only for f itself, without noise.
+        It asks for gradients; for values, by which the best iterate is known; and only for f itself, without noise.
     horizon : bool
         The steps depend on where the run will end.
     query_radius : float
@@ -217,6 +214,7 @@ def any_iterate(rng: np.random.Generator, max_iter: int) -> int:
     return int(rng.random() * max_iter)
 
 
+@retired.fields(earlier="facts.counted")
 @dataclass
 class Context:
     """What a method may use besides its settings and its state.
@@ -234,9 +232,7 @@ class Context:
     noisy : bool
         An answer may differ from f itself.
     nfev : int
-        Evaluations that were told before, the query at hand not included.
-    earlier : int
-        Those of an earlier stage of the same run.
+        Evaluations of this stage that were told before, the query at hand not included.
     n : int or None
         Number of components of a finite sum, whose indices are the ξ.
     facts : Facts
@@ -250,7 +246,6 @@ class Context:
     max_iter: int | None = None
     noisy: bool = False
     nfev: int = 0
-    earlier: int = 0
     n: int | None = None
     facts: Facts = field(default_factory=Facts)
 
@@ -286,7 +281,7 @@ class Scale(State):
     radius, floor : float
         The length scale R, and the least sensible δ.
     evals : int
-        Evaluations left.
+        Evaluations that remain.
     gradient, estimate : float
         Root mean square of ‖∇F(x; ξ)‖, and of a two-point estimate of it, √d larger.
     """
@@ -298,10 +293,8 @@ class Scale(State):
     estimate: float = 1.0
 
 
-class Unsupported(str):
-    """Why there is no machine code for a method, in one sentence."""
-
-    __slots__ = ()
+class Unsupported(Exception):
+    """There is no machine code for a method, an oracle or a run; its text says why, in one sentence."""
 
 
 @dataclass
@@ -313,13 +306,7 @@ class ChunkResult:
 
 
 class Kernel(Protocol):
-    """Whole iterations of a method in machine code.
-
-    Attributes
-    ----------
-    outputs : tuple of str
-        The output rules that it can serve.
-    """
+    """Whole iterations of a method in machine code; `outputs` are the output rules that it can serve."""
 
     outputs: tuple[str, ...]
 
@@ -341,7 +328,7 @@ class Kernel(Protocol):
         mean: Average | None,
         stop: Callable[[], bool],
     ) -> ChunkResult:
-        """Do so many iterations, or fewer, within `limit`; take the iterates that are left into `mean`, if any.
+        """Do at most `iterations` iterations, within `limit` evaluations; take the iterates into `mean`, if any.
 
         `stop()` tells that the user wants to stop: then as few as possible.
         """
@@ -355,7 +342,7 @@ class Method(ABC):
 
     @property
     def needs(self) -> Needs:
-        """What the method needs of an oracle and of whoever runs it."""
+        """What the method needs of an oracle and of a run."""
         return Needs(random_stop=any_iterate)
 
     @abstractmethod
@@ -373,23 +360,26 @@ class Method(ABC):
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Method:
         """Return the method with the settings in `options`, the others chosen by the measured scale of the function."""
-        missing = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.name not in options]
+        missing = [name for name in cls._required() if name not in options]
         raise ValueError(f"{cls.name} does not choose settings by itself: give {', '.join(missing)} in options.")
 
     @classmethod
     def _options(cls) -> list[str]:
-        """Return the options that it takes by name."""
+        """Return the settings that may be given as options."""
         return [f.name for f in fields(cls) if f.init]
 
     @classmethod
     def _complete(cls, options: Mapping[str, Any]) -> bool:
         """Whether these settings are all that the constructor needs."""
-        needed = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
-        return all(name in options for name in needed)
+        return all(name in options for name in cls._required())
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        """Return whole iterations in machine code, or why there are none."""
-        return Unsupported(f"{self.name} has no compiled loop.")
+    @classmethod
+    def _required(cls) -> list[str]:
+        return [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
+
+    def kernel(self, oracle: Oracle) -> Kernel:
+        """Return whole iterations in machine code; raise `Unsupported` where there are none."""
+        raise Unsupported(f"{self.name} has no compiled loop.")
 
     def start(
         self,
@@ -406,14 +396,10 @@ class Method(ABC):
 
         Parameters
         ----------
-        x0 : array_like, shape (d,)
-            Start point.
-        rng : int or Generator, optional
-            Seed or generator.
+        x0, rng, projection
+            As in `minimize`.
         sample : callable, optional
             `sample(rng, k)` draws k ξ; an oracle's own is `oracle.sample`. None: `query.samples` is None.
-        projection : callable, optional
-            Keeps iterates in a set, as in `minimize`.
         max_evals, max_iter : int, optional
             Where the run will end, for step rules that decay towards it. The caller does the stopping.
         n : int, optional
@@ -452,15 +438,7 @@ class Method(ABC):
 
 
 class Run:
-    """One run of a method, driven from outside: `ask`, evaluate, `tell`.
-
-    Attributes
-    ----------
-    x : ndarray, shape (d,)
-        The current iterate.
-    nit, nfev : int
-        Iterations done and values told.
-    """
+    """One run of a method, driven from outside: `ask`, evaluate, `tell`; `nit` is the number of iterations done."""
 
     def __init__(self, method: Method, x0: Array, context: Context) -> None:
         self.method = method
@@ -500,6 +478,7 @@ class Run:
             raise ValueError(f"This query is answered by an array of shape {asked.shape}, got {answer.shape}.")
         self._asked = None
         self._pending = None
+        self.context.facts.update(asked, Answer(answer))
         step = self.method.tell(self.state, self.context, asked, answer)
         self.context.nfev += len(asked)
         self.nit += step.completed

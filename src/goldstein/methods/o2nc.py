@@ -19,7 +19,7 @@ from goldstein.compiled.tally import O2NC as O2NC_RECORD
 from goldstein.compiled.tally import record_of, write_back
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.kernel import CompiledKernel
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.norms import usable
 from goldstein.oracle import Array, Oracle, Query
@@ -29,8 +29,8 @@ LEARNERS = ("adagrad", "ogd")
 
 
 @dataclass
-class Block(State):
-    """The memory of a query: the point z and the position after the step."""
+class Segment(State):
+    """What belongs to a query: the point z, and x_n, where the segment that holds z ends."""
 
     z: Array
     position: Array
@@ -38,88 +38,39 @@ class Block(State):
 
 @dataclass
 class O2NCState(SmoothedState, FirstOrderState):
-    """State of O2NC; `x` is the mean of the last finished block, the answer so far.
+    """State of O2NC; `x` is the mean of the last finished block, the answer so far."""
 
-    Attributes
-    ----------
-    position : ndarray
-        The moving point x_n.
-    displacement : ndarray
-        Δ, the learner's play.
-    points, gradients : ndarray
-        Sums over the current block of z and of g.
-    done : int
-        Steps done in the current block.
-    squares : float
-        Sum of ‖g‖² in the current block (for AdaGrad).
-    block_norm : float
-        Norm of the mean gradient of the last finished block: an upper bound on dist(0, ∂_δ f(x)), up to noise.
-    """
+    position: Array = None  # type: ignore[assignment]  # the moving point x_n
+    displacement: Array = None  # type: ignore[assignment]  # Δ, the learner's play
+    points: Array = None  # type: ignore[assignment]  # sum of z over the current block
+    gradients: Array = None  # type: ignore[assignment]  # sum of g over the current block
+    done: int = 0  # steps of the current block
+    squares: float = 0.0  # sum of ‖g‖² over the current block (for AdaGrad)
+    block_norm: float = np.nan  # of the mean gradient of the last block: bounds dist(0, ∂_δ f(x)), up to noise
 
-    position: Array = None  # type: ignore[assignment]
-    displacement: Array = None  # type: ignore[assignment]
-    points: Array = None  # type: ignore[assignment]
-    gradients: Array = None  # type: ignore[assignment]
-    done: int = 0
-    squares: float = 0.0
-    block_norm: float = np.nan
+    def restart(self) -> None:
+        """Begin a block."""
+        self.displacement = np.zeros_like(self.x)
+        self.points = np.zeros_like(self.x)
+        self.gradients = np.zeros_like(self.x)
+        self.done = 0
+        self.squares = 0.0
 
-
-def _begin(x: Array) -> O2NCState:
-    zero = np.zeros_like(x)
-    return O2NCState(x, position=x, displacement=zero, points=zero, gradients=zero)
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _travel(state: O2NCState, context: Context, margin: float) -> Block:
-    """Draw the point z of the segment from x_{n−1} to x_n = x_{n−1} + Δ_n, which stays in the allowed set."""
-    position = context.projected(state.position + state.displacement, margin)
-    return Block(state.position + context.rng.random() * (position - state.position), position)
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _learn(state: O2NCState, context: Context, block: Block, g: Array, length: int, radius: Any, eta: Any) -> bool:
-    """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
-    state.position = block.position
-    squared = float(g @ g)
-    state.squares += squared
-    if eta is None:  # AdaGrad-norm on a ball of diameter 2D: η_t = √2 D / √(Σ‖g‖²)
-        eta = float(np.sqrt(2.0) * radius / np.sqrt(state.squares)) if state.squares else 0.0
-    play = state.displacement - eta * g
-    size = float(np.sqrt(play @ play))
-    state.displacement = play if size <= radius else play * (radius / size)
-    state.points = state.points + block.z
-    state.gradients = state.gradients + g
-    state.done += 1
-    state.step_size = eta
-    state.grad_norm = float(np.sqrt(squared))
-    if state.done < length:
-        return False
-    mean = state.gradients / length
-    state.x = context.projected(state.points / length, 0.0)  # rounding must not leave the set
-    state.block_norm = float(np.sqrt(mean @ mean))
-    _restart(state)
-    return True
-
-
-def _restart(state: O2NCState) -> None:
-    zero = np.zeros_like(state.x)
-    state.displacement = zero
-    state.points = zero
-    state.gradients = zero
-    state.done = 0
-    state.squares = 0.0
-
-
-def _remarks(state: O2NCState) -> dict[str, str]:
-    if np.isnan(state.block_norm):
-        return {"block": "No block was finished; the answer is the start."}
-    return {"block": f"The mean gradient of the last block has norm {state.block_norm:.3g}."}
+    def note(self) -> dict[str, str]:
+        """Say what the last block has shown."""
+        if np.isnan(self.block_norm):
+            return {"block": "No block was finished; the answer is the start."}
+        return {"block": f"The mean gradient of the last block has norm {self.block_norm:.3g}."}
 
 
 @dataclass(frozen=True)
 class _Blocks(Method):
-    """What both forms share."""
+    """What both forms share: the learner, and the blocks in which it plays."""
+
+    @property
+    def play_radius(self) -> float:
+        """D, the radius of the learner's ball."""
+        raise NotImplementedError
 
     def _check_learner(self, block_length: int, step_size: float | None, learner: str) -> None:
         arguments.keep(
@@ -133,14 +84,69 @@ class _Blocks(Method):
         if learner == "adagrad" and step_size is not None:
             raise ValueError("The learner adagrad finds its own step; leave step_size out, or choose ogd.")
 
-    @classmethod
-    def _complete(cls, options: Mapping[str, Any]) -> bool:
-        return super()._complete(options) and not _lacks_step(options)
+    def _start(self, x: Array) -> O2NCState:
+        state = O2NCState(x, position=x)
+        state.restart()
+        return state
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _travel(self, state: O2NCState, context: Context, margin: float) -> Segment:
+        """Draw the point z of the segment from x_{n−1} to x_n = x_{n−1} + Δ_n, which stays in the allowed set."""
+        position = context.projected(state.position + state.displacement, margin)
+        return Segment(state.position + context.rng.random() * (position - state.position), position)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _learn(self, state: O2NCState, context: Context, segment: Segment, g: Array) -> bool:
+        """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
+        length: int = self.block_length  # type: ignore[attr-defined]
+        eta: float | None = self.step_size  # type: ignore[attr-defined]
+        radius = self.play_radius
+        state.position = segment.position
+        squared = float(g @ g)
+        state.squares += squared
+        if eta is None:  # AdaGrad-norm on a ball of diameter 2D: η_t = √2 D / √(Σ‖g‖²)
+            eta = float(np.sqrt(2.0) * radius / np.sqrt(state.squares)) if state.squares else 0.0
+        play = state.displacement - eta * g
+        size = float(np.sqrt(play @ play))
+        state.displacement = play if size <= radius else play * (radius / size)
+        state.points = state.points + segment.z
+        state.gradients = state.gradients + g
+        state.done += 1
+        state.step_size = eta
+        state.grad_norm = float(np.sqrt(squared))
+        if state.done < length:
+            return False
+        mean = state.gradients / length
+        state.x = context.projected(state.points / length, 0.0)  # rounding must not leave the set
+        state.block_norm = float(np.sqrt(mean @ mean))
+        state.restart()
+        return True
 
     def _any_block(self, rng: np.random.Generator, max_iter: int) -> int:
         """Draw one of the blocks: after how many iterations its mean is where the run stands."""
         length: int = self.block_length  # type: ignore[attr-defined]
         return min(max_iter, length * (1 + int(rng.random() * max(1, max_iter // length))))
+
+    @classmethod
+    def _complete(cls, options: Mapping[str, Any]) -> bool:
+        return super()._complete(options) and not _lacks_step(options)
+
+    @classmethod
+    def _with_blocks(cls, scale: Scale, settings: dict[str, Any], steps: int, G: float) -> Any:
+        """Return the method with a block length M, and a step for "ogd".
+
+        All blocks together can travel (steps / M)·δ, which must be a few R.
+        """
+        most = int(steps * settings["delta"] / (TRAVEL * scale.radius))
+        settings = {"block_length": max(1, min(int((0.1 * steps) ** (2 / 3)), most)), **settings}
+        if _lacks_step(settings):  # η = D/(G √M)
+            D = cls(**{**settings, "step_size": 1.0}).play_radius
+            settings["step_size"] = D / (G * sqrt(settings["block_length"]))
+        return cls(**settings)
+
+
+def _lacks_step(settings: Mapping[str, Any]) -> bool:
+    return settings.get("learner") == "ogd" and settings.get("step_size") is None
 
 
 @retired.fields(step="fd_step")
@@ -208,65 +214,47 @@ class O2NC(_Blocks, FirstOrder):
         return (self.delta - self._radius) / self.block_length
 
     def _init(self, x: Array, context: Context) -> O2NCState:
-        return _begin(x)
+        return self._start(x)
 
     def _ask(self, state: O2NCState, context: Context, limit: int | None) -> Query | None:
         if limit is not None and limit < 1:
             return None
-        block = _travel(state, context, self._radius)
+        segment = self._travel(state, context, self._radius)
         xi = None if context.sample is None else context.sample(context.rng, 1)
-        return Query(block.z[None], xi, order=1, aux=block)
+        return Query(segment.z[None], xi, order=1, aux=segment)
 
     def _tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
-        ended = False
-        if usable(values):
-            g = values[0]
-            ended = _learn(
-                state, context, query.aux, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
-            )
+        ended = usable(values) and self._learn(state, context, query.aux, values[0])
         state.nit += 1
-        return state.make_step(state.x if ended else None, notes=_remarks(state))  # block means only
+        return state.make_step(state.x if ended else None, notes=state.note())  # block means only
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> O2NC:
-        least = 2 * (options.get("rho") or 0.0)
-        delta = max(0.1 * scale.radius, least)
-        settings = _blocks(scale, {"delta": delta, **options}, cls._affordable(scale, options))
-        if _lacks_step(settings):  # η = D/(G √M)
-            D = cls(**{**settings, "step_size": 1.0}).play_radius
-            settings["step_size"] = D / (scale.gradient * sqrt(settings["block_length"]))
-        return cls(**settings)
+        delta = max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0))
+        steps = cls._affordable(scale, options)
+        planned: O2NC = cls._with_blocks(scale, {"delta": delta, **options}, steps, scale.gradient)
+        return planned
 
 
 @dataclass(frozen=True)
 class ZOO2NC(_Blocks, ZerothOrder):
     """Online-to-nonconvex conversion from values alone (Kornowski and Shamir 2024).
 
-    O2NC on the smoothed f_ρ, with two-point estimates of radius ρ at the points z: cost O(d δ⁻¹ ε⁻³), linear in d.
+    O2NC on the smoothed f_ρ, with two-point estimates of radius ρ at the points z: cost O(d δ⁻¹ ε⁻³), linear in d. The
+    answer is chosen as in `O2NC`.
 
     Parameters
     ----------
-    delta : float
-        Radius δ of the stationarity aimed at.
-    block_length : int
-        M, steps from one restart of the learner to the next.
-    step_size : float, optional
-        η of online gradient descent (learner "ogd").
+    delta, block_length, step_size, learner
+        As in `O2NC`.
     batch_size : int
         Pairs in each estimate.
     rho : float, optional
         Smoothing radius ρ < δ; None: δ/20.
     displacement : float, optional
         D, the radius of the learner's ball; None: (δ − ρ)/M, which is what the theorem needs.
-    learner : {"adagrad", "ogd"}
-        AdaGrad-norm finds its step from the estimates and needs no Lipschitz constant.
     directions, estimator
         See `ZerothOrder`.
-
-    Notes
-    -----
-    The answer is the mean of the last finished block, x0 if there is none. The theorem is about a block drawn at
-    random, which is `output="random"`, and what plans use.
 
     References
     ----------
@@ -313,40 +301,36 @@ class ZOO2NC(_Blocks, ZerothOrder):
         return self.displacement or (self.delta - self._radius) / self.block_length
 
     def init(self, x: Array, context: Context) -> O2NCState:
-        return _begin(x)
+        return self._start(x)
 
     def ask(self, state: O2NCState, context: Context, limit: int | None) -> Query | None:
-        block = _travel(state, context, self._radius)
-        query = self._query([block.z], self.batch_size, context, limit)
+        segment = self._travel(state, context, self._radius)
+        query = self._query([segment.z], self.batch_size, context, limit)
         if query is not None:
-            query.aux.purpose = block
+            query.aux.purpose = segment
         return query
 
     def tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         reading = self._read(state, context, query, values)
-        ended = False
-        if not reading.empty:
-            block = query.aux.purpose
-            g = reading.estimate()
-            ended = _learn(
-                state, context, block, g, length=self.block_length, radius=self.play_radius, eta=self.step_size
-            )
+        ended = not reading.empty and self._learn(state, context, query.aux.purpose, reading.estimate())
         state.nit += 1
-        return self._make_step(state, state.x if ended else None, notes=_remarks(state))
+        return self._make_step(state, state.x if ended else None)
+
+    def _make_step(self, state: SmoothedState, iterate: Array | None, completed: int = 1, **more: Any) -> Step:
+        assert isinstance(state, O2NCState)
+        return super()._make_step(state, iterate, completed, notes=state.note(), **more)
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> ZOO2NC:
-        least = 2 * (options.get("rho") or 0.0)
-        settings = {"delta": max(0.1 * scale.radius, scale.floor, least), "batch_size": 1, **options}
-        settings = _blocks(scale, settings, max(1, scale.evals // (2 * settings["batch_size"])))
-        if _lacks_step(settings):
-            D = cls(**{**settings, "step_size": 1.0}).play_radius
-            settings["step_size"] = D / (scale.estimate * sqrt(settings["block_length"]))
-        return cls(**settings)
+        delta = max(0.1 * scale.radius, scale.floor, 2 * (options.get("rho") or 0.0))
+        settings = {"delta": delta, "batch_size": 1, **options}
+        steps = max(1, scale.evals // (2 * settings["batch_size"]))
+        planned: ZOO2NC = cls._with_blocks(scale, settings, steps, scale.estimate)
+        return planned
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        refusal = self._uncompiled(oracle)
-        return _Compiled(self, oracle, 2 * self.batch_size) if refusal is None else refusal
+    def kernel(self, oracle: Oracle) -> Kernel:
+        self._check_compilable()
+        return _Compiled(self, oracle, 2 * self.batch_size)
 
 
 class _Compiled(CompiledKernel):
@@ -366,18 +350,4 @@ class _Compiled(CompiledKernel):
         arrays = (state.x, state.position, state.displacement, state.points, state.gradients)
         self.compiled(loop.zo_o2nc, context.rng, self.n, *settings, *arrays, record, tally)
         write_back(record, state)
-        steps[-1] = state.step_size
         return steps.size
-
-    def make_step(self, state: O2NCState, completed: int) -> Step:
-        return self.method._make_step(state, None, completed, notes=_remarks(state))  # type: ignore[no-any-return]
-
-
-def _lacks_step(settings: Mapping[str, Any]) -> bool:
-    return settings.get("learner") == "ogd" and settings.get("step_size") is None
-
-
-def _blocks(scale: Scale, settings: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Add a block length M; all blocks together can travel (steps / M)·δ, which must be a few R."""
-    most = int(steps * settings["delta"] / (TRAVEL * scale.radius))
-    return {"block_length": max(1, min(int((0.1 * steps) ** (2 / 3)), most)), **settings}

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, any_iterate
 from goldstein.methods.paired import CommonSamples, PairedEvaluation, PairedEvaluationState, paired_difference
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import SHORT_VALUES
@@ -305,9 +305,8 @@ class Portfolio(Staged):
         mean, _ = paired_difference(other.values, one.values)
         self._decide(state, context, 1 if mean < 0 else 0)
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        found = self.first.kernel(oracle)
-        return found if isinstance(found, Unsupported) else StagedKernel(self, oracle, self.first)
+    def kernel(self, oracle: Oracle) -> Kernel:
+        return StagedKernel(self, oracle, self.first)
 
 
 PAIRED_EVALUATION = PairedEvaluation()

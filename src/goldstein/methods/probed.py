@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from typing import Any
 
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, Unsupported
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step
 from goldstein.methods.probe import Probe
 from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, StagedKernel, StagedState
 from goldstein.norms import HUGE, norm
@@ -150,6 +150,5 @@ class Probed(Staged):
         if context.project is not None and not given and not context.project.holds(reach):
             state.note = f"Queries may leave the allowed set by delta = {reach:.3g}. {state.note}"
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        kernel = self._example.kernel(oracle)  # the method that will run differs in numbers only
-        return kernel if isinstance(kernel, Unsupported) else StagedKernel(self, oracle, self._example)
+    def kernel(self, oracle: Oracle) -> Kernel:
+        return StagedKernel(self, oracle, self._example)  # the method that will run differs in numbers only

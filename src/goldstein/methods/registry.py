@@ -1,4 +1,4 @@
-"""The methods by the name that `minimize` takes; `register` adds one."""
+"""Methods by the name that `minimize` takes; `register` adds one."""
 
 from __future__ import annotations
 
@@ -7,21 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from goldstein import retired
-from goldstein.methods.auto import Auto
-from goldstein.methods.bfgs import BFGS
-from goldstein.methods.cma import BlockCMA
-from goldstein.methods.cutting_plane import CuttingPlane
-from goldstein.methods.gfm import GFM
-from goldstein.methods.gfm_plus import GFMPlus
-from goldstein.methods.ingd import INGD, PINGD
 from goldstein.methods.method import Method
-from goldstein.methods.o2nc import O2NC, ZOO2NC
-from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.probed import FromScale, Probed
-from goldstein.methods.sift import Sift
-from goldstein.methods.singd import PSINGD, SINGD
-from goldstein.methods.two_point import TwoPoint
-from goldstein.methods.warm_start import WarmStart, ws_gfm, ws_gfm_plus
 
 METHODS: dict[str, type[Method]] = {}
 _FROM_SCALE: dict[str, FromScale] = {}
@@ -91,7 +78,7 @@ def resolve(method: str | Method, options: Mapping[str, Any] | None) -> Method:
 
 
 def _known(name: str) -> str:
-    """Return a name as it is registered, whatever its case; say which one may have been meant."""
+    """Return a name as it is registered, in any case; say which one may have been meant."""
     if name in METHODS:
         return name
     if name.lower() in METHODS:
@@ -110,22 +97,3 @@ def _elsewhere(option: str) -> str:
     if option in ("maxfev", "maxfun", "max_evals", "maxiter", "max_iter"):
         return " The budget is an argument of minimize: max_evals= or max_iter=."
     return ""
-
-
-register(Auto)
-register(TwoPoint)
-register(Sift)
-register(GFM)
-register(GFMPlus)
-register(WarmStart, "ws-gfm", ws_gfm)
-register(WarmStart, "ws-gfm+", ws_gfm_plus)
-register(OnePhase)
-register(O2NC)
-register(ZOO2NC)
-register(SINGD)
-register(PSINGD)
-register(INGD)
-register(PINGD)
-register(CuttingPlane)
-register(BlockCMA)
-register(BFGS)

@@ -15,7 +15,7 @@ from goldstein.compiled.tally import SIFT, SIFT_BATCH, SIFT_SETTINGS, new_record
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, draw_ball
 from goldstein.estimate.stream import Stream
-from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of, why_not_compilable
+from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of
 from goldstein.methods.method import (
     ChunkResult,
     Context,
@@ -446,11 +446,10 @@ class Sift(Method):
             f"fd_step={self._fd_step(state):.3g}: use a larger one, higher precision, or subtract a constant from F."
         )
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
+    def kernel(self, oracle: Oracle) -> Kernel:
         if self.rho:
-            return Unsupported("The compiled loop of sift walks from x itself, with rho = 0.")
-        reason = why_not_compilable(oracle)
-        return _Compiled(self, oracle, 2) if reason is None else Unsupported(reason)
+            raise Unsupported("The compiled loop of sift walks from x itself, with rho = 0.")
+        return _Compiled(self, oracle, 2)
 
     @classmethod
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> Sift:
@@ -487,9 +486,6 @@ class _Compiled(CompiledKernel):
 
     def call(self, state: SiftState, context: Context, mean: Array, count: int, steps: Array, tally: Array) -> int:
         raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
-
-    def make_step(self, state: SiftState, completed: int) -> Step:
-        return self.method._make_step(state, None, completed)  # type: ignore[no-any-return]
 
     def run(
         self,
@@ -617,7 +613,7 @@ def _bounds(d: int, context: Context) -> tuple[Array, Array] | None:
     box = context.project
     if not isinstance(box, Box):
         return None
-    return np.full(d, box.lower, float), np.full(d, box.upper, float)
+    return box.bounds(d)
 
 
 def _n_free(d: int, context: Context) -> int:

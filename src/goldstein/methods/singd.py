@@ -24,18 +24,10 @@ from goldstein.oracle import Array, Query
 
 @dataclass
 class SINGDState(FirstOrderState):
-    """State of SINGD.
+    """State of SINGD."""
 
-    Attributes
-    ----------
-    m : ndarray or None
-        The mean of gradients m_t; None before the first.
-    past : ndarray, shape (K, d)
-        Ring of the last K iterates; x_j stands in row j mod K.
-    """
-
-    m: Array | None = None
-    past: Array = None  # type: ignore[assignment]
+    m: Array | None = None  # the mean of gradients m_t; None before the first
+    past: Array = None  # type: ignore[assignment]  # ring of the last K iterates; x_j stands in row j mod K
 
 
 @retired.fields(step="fd_step")
@@ -53,8 +45,7 @@ class SINGD(FirstOrder):
         6  i uniform on {1, …, T}; return x_{max(i−K, 1)}, K = ⌊p (δ − ρ)⌋
 
     A step is shorter than 1/p, so the K iterates after the answer stay within δ − ρ of it; ρ = 0 for the oracle's own
-    gradients. One gradient an iteration and
-    one at the start; no values.
+    gradients. One gradient an iteration and one at the start; no values.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class Staged(Method):
 
     def _remaining(self, state: StagedState, context: Context) -> Context:
         """Return the context of the present stage with all of the remaining budget."""
-        stage = replace(context, nfev=context.nfev - state.evals_before, earlier=context.earlier + state.evals_before)
+        stage = replace(context, nfev=context.nfev - state.evals_before)
         if context.max_evals is not None:
             stage.max_evals = max(1, context.max_evals - state.evals_before)
         if context.max_iter is not None:
@@ -130,18 +130,22 @@ class StagedKernel:
     """Runs the kernel of the present stage, up to the end of that stage."""
 
     def __init__(self, method: Staged, oracle: Oracle, last: Method) -> None:
-        found = last.kernel(oracle)
-        assert not isinstance(found, Unsupported)
-        self.outputs = found.outputs
+        self.outputs = last.kernel(oracle).outputs
         self.method = method
         self.oracle = oracle
-        self._known: tuple[Method | None, Kernel | Unsupported] = (None, Unsupported(""))
+        self._stage: Method | None = None
+        self._inner: Kernel | None = None
 
-    def _kernel(self, state: StagedState) -> Kernel | Unsupported:
+    def _kernel(self, state: StagedState) -> Kernel | None:
+        """Return the kernel of the present stage; None when it has none."""
         method = self.method._method(state)
-        if self._known[0] is not method:
-            self._known = (method, method.kernel(self.oracle))
-        return self._known[1]
+        if self._stage is not method:
+            self._stage = method
+            try:
+                self._inner = method.kernel(self.oracle)
+            except Unsupported:
+                self._inner = None
+        return self._inner
 
     def offers(self, state: StagedState) -> bool:
         """Whether the iterations to come offer their iterates as answers."""
@@ -150,7 +154,7 @@ class StagedKernel:
     def plan(self, state: StagedState, context: Context, limit: int | None, until: float, most: int | None) -> int:
         """Return how many iterations to do next; see `Kernel`."""
         kernel = self._kernel(state)
-        if isinstance(kernel, Unsupported):
+        if kernel is None:
             return 0
         stage = self.method._stage_context(state, context)
         if stage.max_evals is not None:
@@ -171,7 +175,7 @@ class StagedKernel:
     ) -> ChunkResult:
         """Do the iterations; see `Kernel`."""
         kernel = self._kernel(state)
-        assert not isinstance(kernel, Unsupported)
+        assert kernel is not None
         stage = self.method._stage_context(state, context)
         before = stage.nfev
         bulk = kernel.run(state.inner, stage, iterations, limit, state.average or mean, stop)

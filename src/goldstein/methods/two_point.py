@@ -16,8 +16,8 @@ import numpy as np
 
 from goldstein.compiled.tally import TWO_POINT, new_record
 from goldstein.estimate.smoothing import Central, draw_sphere
-from goldstein.methods.kernel import CompiledKernel, why_not_compilable
-from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported, any_iterate
+from goldstein.methods.kernel import CompiledKernel
+from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, any_iterate
 from goldstein.methods.paired import paired_difference
 from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
@@ -281,9 +281,8 @@ class TwoPoint(Method):
             f"to zero over a distance of {state.radius:.3g}."
         )
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        reason = why_not_compilable(oracle)
-        return _Compiled(self, oracle, 2) if reason is None else Unsupported(reason)
+    def kernel(self, oracle: Oracle) -> Kernel:
+        return _Compiled(self, oracle, 2)
 
 
 class _Compiled(CompiledKernel):
@@ -311,7 +310,7 @@ class _Compiled(CompiledKernel):
         state.radius, state.walk, rule.mean, rule.total = (float(record[name]) for name in fields)
         rule.count = int(record["count"])
         state.t = last
-        steps[-1] = record["step_size"]
+        state.step_size = float(record["step_size"])
         if grown:
             self.method._describe(state)
         return steps.size

@@ -36,8 +36,8 @@ class WarmStart(Staged):
     Notes
     -----
     The average, not the last iterate, is what Theorem 2's proof bounds for convex f. Only iterates of the second
-    phase may be the answer, unless the first takes the whole run; then there is a warning. By name, `ws-gfm` and
-    `ws-gfm+` also take `delta`, of the second phase; the first has a smaller one of its own.
+    phase may be the answer, unless the first takes the whole run, with a warning. By name, `ws-gfm` and `ws-gfm+` also
+    take `delta`, of the second phase; the first has a smaller one of its own.
 
     Examples
     --------
@@ -120,8 +120,8 @@ class WarmStart(Staged):
                 step = replace(step, notes={**(step.notes or {}), "phase": "The second phase has begun after all."})
         elif self._never_over(state, context):
             state.no_second = True
-            said = {"phase": ALONE.format(self.iterations)}
-            step = replace(step, warnings={**(step.warnings or {}), **said}, notes={**(step.notes or {}), **said})
+            message = {"phase": ALONE.format(self.iterations)}
+            step = replace(step, warnings={**(step.warnings or {}), **message}, notes={**(step.notes or {}), **message})
         return replace(step, x=state.inner.x, iterate=None, done=None, candidates=None)
 
     def _never_over(self, state: StagedState, context: Context) -> bool:
@@ -147,15 +147,11 @@ class WarmStart(Staged):
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> WarmStart:
         raise ValueError("WarmStart alone does not say which methods: use ws-gfm or ws-gfm+, or give both phases.")
 
-    def kernel(self, oracle: Oracle) -> Kernel | Unsupported:
-        for phase in (self.first, self.second):
-            found = phase.kernel(oracle)
-            if isinstance(found, Unsupported):
-                return found
-            if phase is self.first and "average" not in found.outputs:
-                return Unsupported(
-                    f"The compiled loop of {phase.name} keeps no average to start the second phase from."
-                )
+    def kernel(self, oracle: Oracle) -> Kernel:
+        if "average" not in self.first.kernel(oracle).outputs:
+            raise Unsupported(
+                f"The compiled loop of {self.first.name} keeps no average to start the second phase from."
+            )
         return StagedKernel(self, oracle, self.second)
 
 

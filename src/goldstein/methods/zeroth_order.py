@@ -21,12 +21,11 @@ from goldstein.estimate.smoothing import (
     draw_sphere,
     mean_estimate,
 )
-from goldstein.methods.kernel import why_not_compilable
 from goldstein.methods.method import Context, Method, MethodState, Needs, Step, Unsupported, any_iterate
 from goldstein.norms import HUGE
-from goldstein.oracle import Array, Oracle, Query
+from goldstein.oracle import Array, Query
 from goldstein.oracle.recipe import Joined
-from goldstein.steps import Calibrated, LinearDecay, Schedule, StepRule, as_rule
+from goldstein.steps import LinearDecay, StepRule, as_rule
 
 OPTIONAL = ("large_batch_size", "search")  # counts that may be None
 Draw = Callable[[np.random.Generator, int, int], Array]
@@ -34,7 +33,7 @@ Draw = Callable[[np.random.Generator, int, int], Array]
 
 @dataclass
 class Batch:
-    """The memory of a query: which directions, at how many iterates, and what it is for."""
+    """What belongs to a query: the directions, at how many iterates, and what it is for."""
 
     w: Array
     blocks: int
@@ -62,19 +61,11 @@ class Reading:
 
 @dataclass
 class SmoothedState(MethodState):
-    """State of a method that estimates ∇f_δ.
+    """State of a method that estimates ∇f_δ."""
 
-    Attributes
-    ----------
-    rule : State or None
-        Memory of the step rule.
-    sum_sq_norm, n_estimates : float
-        Sum of ‖g(x; w_i, ξ_i)‖² and number of the directions used so far.
-    """
-
-    rule: Any = None
-    sum_sq_norm: float = 0.0
-    n_estimates: float = 0.0
+    rule: Any = None  # memory of the step rule
+    sum_sq_norm: float = 0.0  # Σ ‖g(x; w_i, ξ_i)‖²
+    n_estimates: float = 0.0  # directions in that sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +82,7 @@ class ZerothOrder(Method):
     """
 
     directions: str = "iid"
-    estimator: str | Central | LeaveOneOut = "central"
+    estimator: str | Estimator = "central"
 
     def _check(self, delta: float, **counts: int | None) -> None:
         """Validate the settings that all zeroth-order methods have."""
@@ -102,7 +93,7 @@ class ZerothOrder(Method):
         arguments.one_of("directions", self.directions, DIRECTIONS)
         if isinstance(self.estimator, str):
             arguments.one_of("estimator", self.estimator, ESTIMATORS)
-        elif not isinstance(self.estimator, Central | LeaveOneOut):
+        elif not isinstance(self.estimator, Estimator):
             raise TypeError(f"estimator must be a name or an estimator, got {type(self.estimator).__name__}.")
         for name, count in counts.items():
             if name.endswith("batch_size") and count is not None and not self._estimator.batch(int(count), True):
@@ -144,37 +135,25 @@ class ZerothOrder(Method):
             iterate, completed, delta=self._radius, mean_sq_norm=power, n_estimates=state.n_estimates, **more
         )
 
-    def _uncompiled(self, oracle: Oracle) -> Unsupported | None:
-        """Return why there is no machine code for these settings; None when there is."""
+    def _check_compilable(self) -> None:
+        """Raise `Unsupported` where there is no machine code for these settings."""
         if self.directions != "iid" or not isinstance(self._estimator, Central):
-            return Unsupported("The compiled loops use independent directions and central differences only.")
-        reason = why_not_compilable(oracle)
-        return None if reason is None else Unsupported(reason)
-
-    def _unruled(self) -> Unsupported | None:
-        """Return why the step rule has no machine code; None when it has."""
-        if isinstance(self._rule, Schedule | Calibrated):
-            return None
-        return Unsupported(f"{type(self._rule).__name__} looks at values, which the compiled loops do not.")
+            raise Unsupported("The compiled loops use independent directions and central differences only.")
 
     def _query(
-        self,
-        at: list[Array],
-        b: int,
-        context: Context,
-        limit: int | None,
-        purpose: str = "",
-        draw: Draw | None = None,
+        self, at: list[Array], b: int, context: Context, limit: int | None, purpose: str = "", draw: Draw | None = None
     ) -> Query | None:
         """Ask for the estimates of one batch S at each of the iterates `at`, cut to `limit` evaluations.
 
         The last batch is cut when at least half of it fits (noise grows by √2 at most), else not started;
         a run's very first batch is cut to what fits. `draw` gives the directions, if not the setting does.
         """
-        estimator, stochastic = self._estimator, context.sample is not None
+        estimator = self._estimator
+        stochastic = context.sample is not None
         cost = estimator.evaluations * len(at)
         fits = estimator.batch(b if limit is None else min(b, limit // cost), stochastic)
-        if fits == 0 or (2 * fits < b and context.nfev + context.earlier > 0):
+        first = context.facts.counted == context.facts.nfev_diagnostic
+        if fits == 0 or (2 * fits < b and not first):
             return None
         xi = estimator.draw(context.sample, context.rng, fits)
         w, directions = self._draw_directions(context, fits, at[0].size, draw)
@@ -199,7 +178,9 @@ class ZerothOrder(Method):
 
     def _read(self, state: SmoothedState, context: Context, query: Query, values: Array) -> Reading:
         """Turn the values of a batch into coefficients; a failed value removes its (w_i, ξ_i) at every iterate."""
-        estimator, stochastic, batch = self._estimator, context.sample is not None, query.aux
+        estimator = self._estimator
+        stochastic = context.sample is not None
+        batch = query.aux
         blocks = values.reshape(batch.blocks, estimator.evaluations, -1)
         usable = estimator.usable(blocks, stochastic)
         d = query.points.shape[1]
@@ -211,12 +192,11 @@ class ZerothOrder(Method):
                 usable[usable] = (np.abs(np.stack(coefficients)) < HUGE).all(axis=0)
                 coefficients = [estimator.coefficients(block, usable, d, delta, stochastic) for block in blocks]
             value = float(blocks[0][:, usable].mean()) if usable.any() else np.nan
-        if np.isnan(value):
-            return Reading(batch.w, usable, coefficients, np.nan)
-        state.sum_sq_norm += float(coefficients[0] @ coefficients[0])
-        state.n_estimates += coefficients[0].size
-        state.value = value
-        return Reading(batch.w, usable, coefficients, state.value)
+        if not np.isnan(value):
+            state.sum_sq_norm += float(coefficients[0] @ coefficients[0])
+            state.n_estimates += coefficients[0].size
+            state.value = value
+        return Reading(batch.w, usable, coefficients, value)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _step(self, state: SmoothedState, context: Context, v: Array) -> None:

@@ -25,12 +25,12 @@ class Chunks:
         compiled = run.spec.compiled
         if compiled is False or (compiled is None and "numba" not in sys.modules):
             return None
-        kernel = _kernel(run)
-        if not isinstance(kernel, Unsupported):
-            return cls(run, kernel)
-        if compiled:
-            raise ValueError(kernel)
-        return None
+        try:
+            return cls(run, _kernel(run))
+        except Unsupported as reason:
+            if compiled:
+                raise ValueError(str(reason)) from None
+            return None
 
     def advance(self) -> bool:
         """Do a chunk of iterations, up to the next record or check; False when not even one fits."""
@@ -83,17 +83,18 @@ class Chunks:
             aux.random(done)
 
 
-def _kernel(run: Session) -> Kernel | Unsupported:
+def _kernel(run: Session) -> Kernel:
+    """Return the kernel of a run's method; raise `Unsupported` where it cannot serve this run."""
     if run.projection is not None or run.coordinates is not None:
-        return Unsupported("The compiled loops take neither bounds, projection nor x_scale.")
+        raise Unsupported("The compiled loops take neither bounds, projection nor x_scale.")
     if run.criteria.step_criteria:
-        return Unsupported("The compiled loops show no single step to a criterion that must see each of them.")
+        raise Unsupported("The compiled loops show no single step to a criterion that must see each of them.")
     if run.spec.catch:
-        return Unsupported("The compiled loops cannot catch exceptions of the function.")
+        raise Unsupported("The compiled loops cannot catch exceptions of the function.")
     kernel = run.method.kernel(run.oracle)
     rule = run.ending.rule
-    if isinstance(kernel, Unsupported) or rule in kernel.outputs:
+    if rule in kernel.outputs:
         return kernel
     if rule == "best":
-        return Unsupported("The compiled loops do not keep the best iterate; choose another output.")
-    return Unsupported(f"The compiled loop of {run.method.name} does not answer by the rule {rule!r}.")
+        raise Unsupported("The compiled loops do not keep the best iterate; choose another output.")
+    raise Unsupported(f"The compiled loop of {run.method.name} does not answer by the rule {rule!r}.")

@@ -19,7 +19,7 @@ from goldstein.methods.method import Context, MethodState, Step
 from goldstein.oracle import Answer, Array, Oracle, Query, Tally, Unreplayable
 from goldstein.oracle.interrupts import Interrupts
 from goldstein.output import Last, Tracker
-from goldstein.projection import seen
+from goldstein.projection import in_coordinates
 from goldstein.run.budget import Budget
 from goldstein.run.checkpoint import Checkpoints
 from goldstein.run.chunks import Chunks
@@ -84,7 +84,7 @@ class Session:
         self.oracle = spec.oracle if oracle is None else oracle
         self.bare = spec.bare if bare is None else bare
         self.coordinates = spec.coordinates
-        self.projection = seen(spec.allowed, spec.coordinates)
+        self.projection = in_coordinates(spec.allowed, spec.coordinates)
         self.estimating = estimating
         self.start = spec.x0 if x0 is None else x0  # in the user's coordinates, as `outside` returns points
         self.x0 = self.start if self.coordinates is None else self.coordinates.inside(self.start)

@@ -23,7 +23,7 @@ from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Seeded, Un
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.evaluate import check_workers
 from goldstein.output import OUTPUTS
-from goldstein.projection import Box, Projection, as_projection, coordinates_of, described, seen
+from goldstein.projection import Box, Projection, as_plain_data, as_projection, coordinates_of, in_coordinates
 from goldstein.run.journal import Journal, content_of, point_entry
 from goldstein.run.plain_data import ByName, NotPlainError, from_plain, to_plain
 
@@ -114,7 +114,7 @@ class RunSpec:
         if self.max_evals is None and self.max_iter is None:
             d = x0.size if coordinates is None else coordinates.inside(x0).size
             arguments.keep(self, max_evals=1000 * (d + 1), default_max_evals=1000 * (d + 1))
-        check_room(seen(allowed, coordinates), coordinates, method)
+        check_room(in_coordinates(allowed, coordinates), coordinates, method)
         check_workers(self.workers, self.timeout, self.retries)
         unsupported = method.needs.unsupported(method.name, self.oracle)
         if unsupported is not None:
@@ -153,7 +153,7 @@ class RunSpec:
         own = {
             "method": repr(self.resolved),
             "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
-            "bounds": described(self.allowed),
+            "bounds": as_plain_data(self.allowed),
         }
         return own | {name: _comparable(name, getattr(self, name)) for name in _recorded(type(self), "identity")}
 

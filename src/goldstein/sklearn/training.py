@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from goldstein import arguments
 from goldstein.methods import Method, resolve
-from goldstein.methods.method import Unsupported
+from goldstein.methods.kernel import compilable
 from goldstein.minimize import minimize
 from goldstein.oracle import Array, FiniteSum
 from goldstein.problems.svm import LinearSum
@@ -132,4 +132,4 @@ def _oracle(loss: LinearSum, method: Method) -> FiniteSum:
         compiled = loss.compiled
     except ImportError:
         return loss.oracle
-    return loss.oracle if isinstance(method.kernel(compiled), Unsupported) else compiled
+    return compiled if compilable(method, compiled) else loss.oracle

@@ -21,8 +21,6 @@ from goldstein.theory.comparison import Comparison, Row, compare
 from goldstein.theory.estimation import Estimates, estimate
 from goldstein.theory.planning import PLANS, plan
 from goldstein.theory.plans import Plan
-from goldstein.theory.zeroth_order import _recursive_cost as _recursive_cost
-from goldstein.theory.zeroth_order import _recursive_mean_cost as _recursive_mean_cost
 
 __all__ = [
     "PLANS",

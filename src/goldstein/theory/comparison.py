@@ -9,7 +9,7 @@ from typing import Any
 from goldstein import arguments
 from goldstein.methods.cutting_plane import MOST_VARIABLES
 from goldstein.theory.first_order import REGRET
-from goldstein.theory.planning import BLOCKS, CONVEX, PLANS, plan
+from goldstein.theory.planning import CHOICES, CONVEX, PLANS, plan
 from goldstein.theory.plans import Plan, written
 
 
@@ -23,10 +23,6 @@ class Row:
         Its name, with the learner if it has a choice of them.
     plan : Plan
         Its plan, with all parameters.
-    needs, gradients : str and bool
-        What it asks the oracle for, and of f; and whether there are gradients in it.
-    guarantee : str
-        The quantity that its theorem bounds, and in what sense.
     mark : str
         "cheapest", "cheapest from values", both or nothing.
     """
@@ -145,40 +141,36 @@ def compare(
     o2nc (adagrad)    gradients         7,340
     o2nc (ogd, sift)  replayed values  25,553  cheapest from values
     """
-    d, left_out, rows = arguments.count("d", d), [], []
+    d = arguments.count("d", d)
+    goal: dict[str, Any] = {"d": d, "L": L, "gap": gap, "delta": delta, "epsilon": epsilon}
+    goal |= {"radius": radius, "constants": constants}
+    left_out = []
+    names = list(PLANS)
     if radius is None:
         left_out.append(f"Left out: {', '.join(m for m in PLANS if m in CONVEX)}, for convex f, which need radius.")
+        names = [name for name in names if name not in CONVEX]
     if d > MOST_VARIABLES:
         left_out.append(f"Left out: cutting-plane, for at most {MOST_VARIABLES} variables.")
-    for name in PLANS:
-        if (name in CONVEX and radius is None) or (name == "cutting-plane" and d > MOST_VARIABLES):
-            continue
-        for choice in _choices(name, sparsity):
-            result = plan(
-                name,
-                d=d,
-                L=L,
-                gap=gap,
-                delta=delta,
-                epsilon=epsilon,
-                radius=radius,
-                constants=constants,
-                **choice,
-            )
-            words = [choice[key] for key in ("learner", "gradients") if key in choice]
-            rows.append(Row(f"{name} ({', '.join(words)})" if words else name, result))
+        names.remove("cutting-plane")
+    rows = [
+        Row(f"{name} ({label})" if label else name, plan(name, **goal, **choice))
+        for name in names
+        for label, choice in _choices(name, sparsity).items()
+    ]
     rows.sort(key=lambda row: row.plan.evaluations)
-    first, from_values = rows[0], next(row for row in rows if not row.gradients)
+    first = rows[0]
+    from_values = next(row for row in rows if not row.gradients)
     marks = {id(from_values): "cheapest from values"}
     marks[id(first)] = "cheapest, from values too" if first is from_values else "cheapest"
     return Comparison(tuple(replace(row, mark=marks.get(id(row), "")) for row in rows), tuple(left_out))
 
 
-def _choices(name: str, sparsity: int | None) -> list[dict[str, Any]]:
-    """Return every way in which a method is planned."""
-    if name not in BLOCKS:
-        return [{}]
-    choices: list[dict[str, Any]] = [{"learner": learner} for learner in REGRET]
+def _choices(name: str, sparsity: int | None) -> dict[str, dict[str, Any]]:
+    """Return every way in which a method is planned, by what it is called."""
+    if name not in CHOICES["learner"]:
+        return {"": {}}
+    choices: dict[str, dict[str, Any]] = {learner: {"learner": learner} for learner in REGRET}
     if name == "o2nc":
-        choices += [{"learner": learner, "gradients": "sift", "sparsity": sparsity} for learner in REGRET]
+        for learner in REGRET:
+            choices[f"{learner}, sift"] = {"learner": learner, "gradients": "sift", "sparsity": sparsity}
     return choices

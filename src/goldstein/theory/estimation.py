@@ -146,7 +146,7 @@ class _Probe:
         """Return how many points to ask for at once."""
         return min(max(requested, 4), max(64, NUMBERS_AT_ONCE // d))
 
-    def closing(self, d: int) -> Any:
+    def common_samples(self, d: int) -> Any:
         """Draw the ξ on which values are compared, a fortieth of the budget; None when there is no ξ."""
         n, k = self.oracle.n, self.rows(self.budget // 40, d)
         if self.oracle.sample is None:
@@ -194,7 +194,7 @@ def _length(x: Array) -> float:
 
 
 def _against_bound(probe: _Probe, x: Array, radius: float, f_lower: float) -> Estimates:
-    xi = probe.closing(x.size)
+    xi = probe.common_samples(x.size)
     f_start, error = _mean(probe.values(x, xi), xi is None or len(xi) == probe.oracle.n)
     if f_start < f_lower:
         raise ValueError(f"f_lower = {f_lower:g} is no lower bound: at x0 the value {f_start:g} was measured.")
@@ -206,7 +206,7 @@ def _against_bound(probe: _Probe, x: Array, radius: float, f_lower: float) -> Es
 
 
 def _by_run(probe: _Probe, x: Array, radius: float) -> Estimates:
-    xi, pairs = probe.closing(x.size), probe.rows(probe.budget // 16, x.size)
+    xi, pairs = probe.common_samples(x.size), probe.rows(probe.budget // 16, x.size)
     exact = xi is None or len(xi) == probe.oracle.n
     slopes, w = probe.slopes(x, radius, pairs)
     L, error = _steepness(slopes, x.size)

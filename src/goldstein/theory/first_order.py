@@ -40,8 +40,8 @@ def psingd(p: Goal) -> Plan:
 
 
 def _singd(p: Goal, name: str, method: Any, note: str) -> Plan:
-    epsilon, s = min(p.epsilon, p.L), p.L if p.noise is None else p.noise
-    G = p.L if p.constants.kind == "sharp" else math.hypot(p.L, s)
+    epsilon = min(p.epsilon, p.L)
+    G = p.L if p.constants.kind == "sharp" else math.hypot(p.L, p.gradient_noise)
     log = math.log(16 * G / epsilon)
     P = 64 * G**2 * log / (p.delta * epsilon**2)
     least = 2**13 * (G / epsilon) ** 4 * log  # so that the first gradient, ‖m_1‖² ≤ G² in the mean, is forgotten
@@ -67,14 +67,19 @@ def o2nc(p: Goal) -> Plan:
     """
     if p.gradients == "sift":
         return sifted_o2nc(p)
-    G, s = p.L, p.L if p.noise is None else p.noise
-    M = ceil((1.5 * (REGRET[p.learner] * G + s) / p.epsilon) ** 2)
+    G = p.L
+    M = ceil((1.5 * (REGRET[p.learner] * G + p.gradient_noise) / p.epsilon) ** 2)
     K = ceil(3 * p.gap / (p.delta * p.epsilon))
-    settings: dict[str, Any] = {"delta": p.delta, "block_length": M, "learner": p.learner}
-    settings |= {"step_size": p.delta / (M * G * math.sqrt(M))} if p.learner == "ogd" else {}
-    numbers, mean = settings | {"blocks": K}, M * (K + 1) / 2
+    settings = {"delta": p.delta, "block_length": M} | learner_settings(p.learner, p.delta / (M * G * math.sqrt(M)))
     more = {"gradients": M * K, "oracle": "gradients", "claim": BLOCK_CLAIM}
-    return p.plan("o2nc", O2NC(**settings), numbers, M * K, M * K, mean, **more)
+    return p.plan("o2nc", O2NC(**settings), settings | {"blocks": K}, M * K, M * K, M * (K + 1) / 2, **more)
+
+
+def learner_settings(learner: str, eta: float) -> dict[str, Any]:
+    """Return the settings of a learner; "adagrad" finds its own step."""
+    if learner == "ogd":
+        return {"learner": learner, "step_size": eta}
+    return {"learner": learner}
 
 
 def sifted_o2nc(p: Goal) -> Plan:
@@ -103,8 +108,7 @@ def sifted_o2nc(p: Goal) -> Plan:
     K = ceil(3 * gap / (nu * rest))
     M = ceil(((REGRET[p.learner] + 1) * G / (rest - gap / (nu * K))) ** 2)
     each = sift_cost(p.d, p.sparsity)
-    settings: dict[str, Any] = {"delta": p.delta, "block_length": M, "learner": p.learner}
-    settings |= {"step_size": nu / (M * G * math.sqrt(M))} if p.learner == "ogd" else {}
+    settings = {"delta": p.delta, "block_length": M} | learner_settings(p.learner, nu / (M * G * math.sqrt(M)))
     settings |= {"gradients": "sift", "rho": rho, "fd_step": h}
     largest = SHARE * p.epsilon * h / (4 * root * DIFFERENCE)
     note = (
@@ -163,11 +167,12 @@ def cutting_plane(p: Goal) -> Plan:
     epsilon = min(p.epsilon, p.L)
     places = ceil(3 * p.gap / (p.delta * epsilon)) + 1
     cuts = ceil(8 * p.d * math.log(8 * p.L / epsilon))
-    share, N, log = epsilon / (6 * p.L + 3 * epsilon), places * cuts, -math.log(p.failure_probability)
+    share = epsilon / (6 * p.L + 3 * epsilon)
+    N = places * cuts
+    log = -math.log(p.failure_probability)
     draws = ceil((N + log + math.sqrt(log**2 + 2 * N * log)) / share)
     settings: dict[str, Any] = {"delta": p.delta, "epsilon": p.epsilon}
-    gradients, values = places + draws, 1 + places + N
-    return _certifying(p, CuttingPlane(**settings), settings, places, gradients, values)
+    return _certifying(p, CuttingPlane(**settings), settings, places, places + draws, 1 + places + N)
 
 
 def _certifying(

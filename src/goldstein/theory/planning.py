@@ -28,10 +28,16 @@ PLANS: dict[str, Callable[[Goal], Plan]] = {
 }
 CONVEX = {"ws-gfm", "ws-gfm+", "one-phase"}
 PRINTED = {"gfm+", *CONVEX}
-BLOCKS = {"zo-o2nc", "o2nc"}
-NOISY_GRADIENTS = {"singd", "psingd", "o2nc"}
-CERTIFYING = ("ingd", "pingd", "cutting-plane")
-FAILURE = 0.05  # the probability with which these take more than their evaluations, unless another is asked for
+FAILURE = 0.05  # γ unless another is given
+CHOICES = {  # of `plan`: the methods that have them
+    "batch_size": ("gfm",),
+    "restart": ("gfm+",),
+    "learner": ("zo-o2nc", "o2nc"),
+    "noise": ("singd", "psingd", "o2nc"),
+    "gradients": ("o2nc",),
+    "sparsity": ("o2nc",),
+    "failure_probability": ("ingd", "pingd", "cutting-plane"),
+}
 
 
 def plan(
@@ -49,7 +55,6 @@ def plan(
     noise: float | None = None,
     learner: str | None = None,
     restart: str = "clock",
-    momentum: float | None = None,
     failure_probability: float | None = None,
     gradients: str = "oracle",
     sparsity: int | None = None,
@@ -81,8 +86,6 @@ def plan(
         Of "zo-o2nc" and "o2nc"; "ogd" unless given. "adagrad" costs 3.7 times as much and takes no step from L.
     restart : {"clock", "coin"}, optional
         Of "gfm+": "coin" (PAGE) restarts at each step with probability 1/m.
-    momentum : None
-        There is no plan for the momentum of STORM; any other value is refused with the reason.
     failure_probability : float, optional
         γ: "ingd", "pingd" and "cutting-plane" end within their evaluations with probability 1 − γ; 0.05 unless given.
     gradients : {"oracle", "sift"}, optional
@@ -110,16 +113,28 @@ def plan(
         raise ValueError(f"There is no plan for {method!r}; there is one for {', '.join(PLANS)}.")
     batch_size = arguments.count("batch_size", batch_size)
     sparsity = arguments.optional_count("sparsity", sparsity)
-    _check_zeroth_order(method, parameters, batch_size, restart, momentum)
-    _check_first_order(method, noise, learner, failure_probability, gradients, sparsity)
+    arguments.one_of("parameters", parameters, ("repaired", "printed"))
+    arguments.one_of("restart", restart, ("clock", "coin"))
+    arguments.one_of("gradients", gradients, ("oracle", "sift"))
     arguments.one_of("constants", constants, ("sharp", "paper"))
+    arguments.optional_one_of("learner", learner, first_order.REGRET)
+    _check_choices(
+        method,
+        batch_size=batch_size != 1,
+        restart=restart != "clock",
+        learner=learner is not None,
+        noise=noise is not None,
+        gradients=gradients != "oracle",
+        sparsity=sparsity is not None,
+        failure_probability=failure_probability is not None,
+    )
+    _check_together(method, parameters, restart, gradients, noise, sparsity)
     c = constants_of(d, L, delta, constants)
     epsilon = arguments.positive("epsilon", epsilon)
     gap, radius = _distances(method, float(L), gap, radius)
     if noise is not None and arguments.not_negative("noise", noise) > L:
         raise ValueError(f"noise is at most L, since L² bounds the mean square of all gradients; got {noise}.")
-    if failure_probability is None:
-        failure_probability = FAILURE
+    failure = FAILURE if failure_probability is None else failure_probability
     goal = Goal(
         int(d),
         float(L),
@@ -133,7 +148,7 @@ def plan(
         noise=None if noise is None else float(noise),
         learner=learner or "ogd",
         restart=restart,
-        failure_probability=float(arguments.share("failure_probability", failure_probability)),
+        failure_probability=float(arguments.share("failure_probability", failure)),
         gradients=gradients,
         sparsity=sparsity,
     )
@@ -145,65 +160,42 @@ def plan(
             f"With L = {L:g}, delta = {delta:g}, epsilon = {epsilon:g} the plan leaves the range of floating point: "
             "take a larger epsilon or delta, or rescale."
         ) from None
-    notes = [result.note] if result.note else []
+    notes = [result.note]
     if noise is not None and method != "o2nc" and constants == "sharp":
         notes.append("noise changes nothing here: the sharp constants need no more than E‖∇F(x; ξ)‖² ≤ L²")
     if epsilon >= L:
         notes.append("epsilon is not below L, which bounds every gradient of f: any point will do, x0 too")
     for sentence in result.defects:
         warnings.warn(sentence, UserWarning, stacklevel=2)
-    return replace(result, note="; ".join(notes))
+    return replace(result, note="; ".join(filter(None, notes)))
 
 
-def _check_zeroth_order(method: str, parameters: str, batch_size: int, restart: str, momentum: float | None) -> None:
-    """Check the choices that methods from values have."""
-    arguments.one_of("parameters", parameters, ("repaired", "printed"))
+def _check_choices(method: str, **chosen: bool) -> None:
+    """Refuse a choice that a method does not have."""
+    for name, methods in CHOICES.items():
+        if chosen[name] and method not in methods:
+            raise ValueError(f'{name} can be chosen for {", ".join(methods)} only, not for "{method}".')
+
+
+def _check_together(
+    method: str, parameters: str, restart: str, gradients: str, noise: float | None, sparsity: int | None
+) -> None:
+    """Refuse choices that exclude each other."""
     if parameters == "printed" and method not in PRINTED:
         raise ValueError(f'The paper prints no parameters for "{method}": use parameters="repaired".')
-    if batch_size != 1 and method != "gfm":
-        raise ValueError(f'batch_size can be chosen for "gfm" only; "{method}" takes it from its theorem.')
-    arguments.one_of("restart", restart, ("clock", "coin"))
-    if restart == "coin" and (method != "gfm+" or parameters == "printed"):
-        raise ValueError('restart="coin" can be chosen for "gfm+" with parameters="repaired" only.')
-    if momentum is not None:
-        raise ValueError(
-            "There is no plan with momentum: the theorem of STORM is about a step and a momentum that change from one "
-            'iteration to the next, and gfm+ keeps both; restart="coin" has a plan.'
-        )
-
-
-def _check_first_order(
-    method: str,
-    noise: float | None,
-    learner: str | None,
-    failure_probability: float | None,
-    gradients: str,
-    sparsity: int | None,
-) -> None:
-    """Check the choices that methods from gradients and the online learners have."""
-    if learner is not None and method not in BLOCKS:
-        raise ValueError(f'learner can be chosen for "zo-o2nc" and "o2nc" only; "{method}" has none.')
-    arguments.optional_one_of("learner", learner, first_order.REGRET)
-    if noise is not None and method not in NOISY_GRADIENTS:
-        raise ValueError(f'noise is for "singd", "psingd" and "o2nc" only; "{method}" asks for no noisy gradients.')
-    arguments.one_of("gradients", gradients, ("oracle", "sift"))
-    if gradients == "sift" and method != "o2nc":
-        raise ValueError(f'There is a plan with gradients="sift" for "o2nc" only, not for "{method}".')
+    if parameters == "printed" and restart == "coin":
+        raise ValueError('restart="coin" has a plan with parameters="repaired" only.')
     if gradients == "sift" and noise is not None:
         raise ValueError('noise is about the oracle\'s own gradients; leave it out with gradients="sift".')
-    if sparsity is not None and gradients != "sift":
+    if gradients != "sift" and sparsity is not None:
         raise ValueError('sparsity is for gradients="sift" only: it says how many values a gradient takes.')
-    if failure_probability is not None and method not in CERTIFYING:
-        raise ValueError(
-            f'failure_probability is for {", ".join(CERTIFYING)} only; "{method}" is bounded in the mean over its runs.'
-        )
 
 
 def _distances(method: str, L: float, gap: float | None, radius: float | None) -> tuple[float, float]:
     """Return Δ, which is at most L·R, and R."""
+    if radius is None and method in CONVEX:
+        raise ValueError(f'"{method}" needs radius = dist(x0, argmin f).')
+    if radius is None and gap is None:
+        raise ValueError(f'"{method}" needs gap = f(x0) − inf f, or radius = dist(x0, argmin f).')
     R = math.inf if radius is None else arguments.positive("radius", radius)
-    least = L * R if gap is None else min(arguments.positive("gap", gap), L * R)
-    if radius is None and (method in CONVEX or gap is None):
-        choice = "" if method in CONVEX else "gap = f(x0) − inf f, or "
-        raise ValueError(f'"{method}" needs {choice}radius = dist(x0, argmin f).')
-    return least, R
+    return (L * R if gap is None else min(arguments.positive("gap", gap), L * R)), R

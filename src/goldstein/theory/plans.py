@@ -131,6 +131,11 @@ class Goal:
     gradients: str = "oracle"
     sparsity: int | None = None
 
+    @property
+    def gradient_noise(self) -> float:
+        """s, at most L."""
+        return self.L if self.noise is None else self.noise
+
     def plan(self, name: str, method: Any, numbers: Any, T: int, cost: int, mean: float | None, **more: Any) -> Plan:
         """Return the plan that reaches this goal: T iterations of `method`, `cost` evaluations, `mean` of them used."""
         claim = more.pop("claim", "E‖∇f_δ(x_out)‖² ≤ ε²")

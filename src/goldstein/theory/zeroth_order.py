@@ -14,7 +14,7 @@ from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.o2nc import ZOO2NC
 from goldstein.methods.one_phase import OnePhase
 from goldstein.methods.warm_start import WarmStart
-from goldstein.theory.first_order import BLOCK_CLAIM, REGRET
+from goldstein.theory.first_order import BLOCK_CLAIM, REGRET, learner_settings
 from goldstein.theory.plans import Goal, Plan, ceil, written
 
 SLACK = 0.9  # share of ζ that phase 1 leaves to the optimisation error; smoothing takes the rest
@@ -22,7 +22,9 @@ SLACK = 0.9  # share of ζ that phase 1 leaves to the optimisation error; smooth
 
 def gfm(p: Goal) -> Plan:
     """Plan Algorithm 1, SGD on f_δ."""
-    c, B, gap = p.constants, p.batch_size, p.gap + p.L * p.delta  # Δ_δ, eq. (4)
+    c = p.constants
+    B = p.batch_size
+    gap = p.gap + p.L * p.delta  # Δ_δ, eq. (4)
     if B == 1:  # theory: E‖∇f_δ(x_R)‖² ≤ Δ_δ/(ηT) + L_δ η σ²/2, each half of ε²
         eta = p.epsilon**2 / (c.smoothness * c.second_moment)
         T = ceil(2 * gap / (eta * p.epsilon**2))
@@ -30,8 +32,8 @@ def gfm(p: Goal) -> Plan:
         eta = min(1 / c.smoothness, B * p.epsilon**2 / (2 * c.smoothness * c.second_moment))
         T = ceil(4 * gap / (eta * p.epsilon**2))
     settings: dict[str, Any] = {"delta": p.delta, "step_size": eta, "batch_size": B}
-    cost, mean = 2 * T * B, float(B * (T - 1))  # Alg. 1: 2B values a step; E R = (T − 1)/2 steps
-    return p.plan("gfm", GFM(**settings), settings, T, cost, mean)
+    mean = float(B * (T - 1))  # Alg. 1: 2B values a step; E R = (T − 1)/2 steps
+    return p.plan("gfm", GFM(**settings), settings, T, 2 * T * B, mean)
 
 
 def gfm_plus(p: Goal) -> Plan:
@@ -41,7 +43,8 @@ def gfm_plus(p: Goal) -> Plan:
     σ²/(m b'), s_t = E‖x_{t+1} − x_t‖², whence Σ e_t ≤ m σ²/b' + (m − 1) Σ M_δ² s_t/b + T σ²/b'. The middle term is what
     (*) takes care of, as with the clock. The first one is new, and adds m ε²/(2T) to the bound.
     """
-    c, gap = p.constants, p.gap + p.L * p.delta  # Δ_δ, eq. (4)
+    c = p.constants
+    gap = p.gap + p.L * p.delta  # Δ_δ, eq. (4)
     large = ceil(2 * c.second_moment / p.epsilon**2)  # b', Thm. 1
     r = c.smoothness / c.mean_square * math.sqrt(large)
     m = math.ceil(r if p.printed else 2 * r)  # Thm. 1 prints ⌈r⌉; nothing but ⌈·⌉, so that (*) ≥ 0 to the last bit
@@ -56,22 +59,25 @@ def gfm_plus(p: Goal) -> Plan:
     settings: dict[str, Any] = {"delta": p.delta, "step_size": eta, "epoch_length": m, "batch_size": b}
     settings["large_batch_size"] = large
     if p.restart == "coin":
-        settings, T = settings | {"restart": "coin"}, T + m
-        most, mean = T * max(2 * large, 4 * b), _tossed_mean_cost(T, m, b, large)
+        settings["restart"] = "coin"
+        T += m
+        most = T * max(2 * large, 4 * b)
+        mean = _tossed_mean_cost(T, m, b, large)
         return p.plan("gfm+", GFMPlus(**settings), settings, T, most, mean, star=star, exact=False)
-    cost, mean = _recursive_cost(T, m, b, large), _recursive_mean_cost(T, m, b, large)
+    cost = recursive_cost(T, m, b, large)
+    mean = recursive_mean_cost(T, m, b, large)
     flaws = defects if star < 0 else ()
     return p.plan("gfm+", GFMPlus(**settings), settings, T, cost, mean, star=star, defects=flaws)
 
 
-def _recursive_cost(steps: int, m: int, b: int, large: int) -> int:
+def recursive_cost(steps: int, m: int, b: int, large: int) -> int:
     """Return the values of F in `steps` iterations of Algorithm 2: 2b' at a restart, 4b at any other."""
     restarts = -(-steps // m)
     return 2 * (restarts * large + 2 * b * (steps - restarts))
 
 
-def _recursive_mean_cost(T: int, m: int, b: int, large: int) -> float:
-    """Return the mean of `_recursive_cost(R, ...)` over R uniform on 0..T−1."""
+def recursive_mean_cost(T: int, m: int, b: int, large: int) -> float:
+    """Return the mean of `recursive_cost(R, ...)` over R uniform on 0..T−1."""
     epochs, rest = divmod(T - 1, m)
     restarts = m * epochs * (epochs + 1) // 2 + rest * (epochs + 1)  # Σ ⌈R/m⌉
     steps = T * (T - 1) // 2  # Σ R
@@ -91,10 +97,12 @@ def one_phase(p: Goal) -> Plan:
 
 def value_gap(p: Goal, zeta: float) -> Plan:
     """Plan GFM on convex f for E f(x̄) − inf f ≤ ζ, x̄ the average iterate."""
-    R, variance = p.radius, p.constants.second_moment
+    R = p.radius
+    variance = p.constants.second_moment
     defects: tuple[str, ...] = ()
     if p.printed:
-        T, delta = ceil(2 * math.sqrt(variance) * R**2 / zeta), zeta / (4 * p.L)  # Thm. 2
+        T = ceil(2 * math.sqrt(variance) * R**2 / zeta)  # Thm. 2
+        delta = zeta / (4 * p.L)  # Thm. 2
         defects = (
             f"Theorem 2's printed T = ⌈2σR²/ζ⌉ = {written(T)} has the unit of a length and does not follow from its "
             f"proof, which needs ⌈4σ²R²/ζ²⌉ = {written(ceil(4 * variance * (R / zeta) ** 2))}.",
@@ -119,8 +127,8 @@ def ws_gfm(p: Goal) -> Plan:
 def ws_gfm_plus(p: Goal) -> Plan:
     """Plan Algorithm 3: GFM+ after a first phase."""
     # theory: phase 2 costs a = 40√2 M_δ σ/ε³ for each unit of ζ, for any m
-    c, root = p.constants, math.sqrt(p.constants.second_moment / 2)
-    zeta = math.cbrt(root * p.radius**2 * p.epsilon**3 / (10 * SLACK**2 * c.mean_square))
+    root = math.sqrt(p.constants.second_moment / 2)
+    zeta = math.cbrt(root * p.radius**2 * p.epsilon**3 / (10 * SLACK**2 * p.constants.mean_square))
     return _warm_start(p, gfm_plus(p if zeta >= p.gap else replace(p, gap=zeta)), zeta)
 
 
@@ -150,12 +158,13 @@ def _warm_start(p: Goal, two: Plan, zeta: float) -> Plan:
 
 def zo_o2nc(p: Goal) -> Plan:
     """Plan O2NC on f_ρ: ∂_ν f_ρ(x) ⊂ ∂_{ν+ρ} f(x), and the second moment of the estimator does not depend on ρ."""
-    G, rho = math.sqrt(p.constants.second_moment), 0.05 * p.delta  # theory 2.1
+    G = math.sqrt(p.constants.second_moment)
+    rho = 0.05 * p.delta
     nu = p.delta - rho
     M = ceil((1.5 * (REGRET[p.learner] + 1)) ** 2 * p.constants.second_moment / p.epsilon**2)  # see first_order.o2nc
     K = ceil(3 * (p.gap + rho * p.L) / (nu * p.epsilon))  # Δ_ρ ≤ Δ + ρL
     D = nu / M
     settings: dict[str, Any] = {"delta": p.delta, "block_length": M, "rho": rho, "displacement": D}
-    settings |= {"learner": p.learner} | ({"step_size": D / (G * math.sqrt(M))} if p.learner == "ogd" else {})
-    numbers, mean = settings | {"blocks": K}, float(M * (K + 1))  # K/2 + 1/2 blocks of 2M values, in the mean
-    return p.plan("zo-o2nc", ZOO2NC(**settings), numbers, M * K, 2 * M * K, mean, claim=BLOCK_CLAIM)
+    settings |= learner_settings(p.learner, D / (G * math.sqrt(M)))
+    mean = float(M * (K + 1))  # K/2 + 1/2 blocks of 2M values, in the mean
+    return p.plan("zo-o2nc", ZOO2NC(**settings), settings | {"blocks": K}, M * K, 2 * M * K, mean, claim=BLOCK_CLAIM)
