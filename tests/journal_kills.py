@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import goldstein as gs
-from goldstein.run.journal import stages_of
+from goldstein.run.journal import read_stages
 from goldstein.run.records import CHUNK, scan
 
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
@@ -137,7 +137,7 @@ def told(path: Path) -> int:
     if not path.exists() or not path.stat().st_size:
         return 0
     with path.open("rb", buffering=CHUNK) as file:
-        return sum(stage.told for stage in stages_of(scan(file, path)))
+        return sum(stage.answered for stage in read_stages(scan(file, path), path))
 
 
 @dataclass
@@ -196,7 +196,7 @@ def _phase(journal: Path) -> str:
     if not journal.exists() or not journal.stat().st_size:
         return "start"
     with journal.open("rb") as file:
-        stages = stages_of(scan(file, journal))
+        stages = read_stages(scan(file, journal), journal)
     if not stages:
         return "start"
     if stages[-1].outcome is not None:
@@ -205,7 +205,7 @@ def _phase(journal: Path) -> str:
         return "closing"
     if journal.with_name(journal.name + ".snapshot.new").exists():
         return "snapshotting"
-    return "evaluating" if stages[-1].begun > stages[-1].told else "asking or writing"
+    return "evaluating" if stages[-1].started > stages[-1].answered else "asking or writing"
 
 
 def _all_gone(session: int) -> None:

@@ -197,7 +197,7 @@ def test_a_projection_that_returns_no_point_is_named(answer, kind, sentence, sca
 
 
 def test_choices_are_names():
-    with pytest.raises(TypeError, match=r"^output must be None or one of last, .*; got \['last'\]\.$"):
+    with pytest.raises(TypeError, match=r"^output must be one of last, .* or None, got \['last'\]\.$"):
         run(output=["last"])
-    with pytest.raises(TypeError, match=r"^norm must be one of linf, l2; got 2\.$"):
+    with pytest.raises(TypeError, match=r"^norm must be one of linf, l2, got 2\.$"):
         attack(value, np.zeros((1, 2, 2)), [0], norm=2)

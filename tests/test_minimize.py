@@ -87,7 +87,7 @@ BAD = {  # what is given : what the sentence must speak of
     "projection length": ({"projection": Box(np.zeros(4), np.ones(4))}, "4.* 3"),
     "x_scale zero": ({"x_scale": [1, 0, 1]}, "x_scale must be a positive number or 3 of them"),
     "x_scale text": ({"x_scale": "big"}, "x_scale must be a positive number or 3 of them"),
-    "output": ({"output": "median"}, "output must be None or one of last, random, average, best"),
+    "output": ({"output": "median"}, "output must be one of last, random, average, best"),
     "rng negative": ({"rng": -1}, "rng must be a seed"),
     "rng legacy": ({"rng": np.random.RandomState(0)}, "rng must be a seed"),
     "workers zero": ({"workers": 0}, "workers must be a positive number"),

@@ -1,8 +1,8 @@
 """Every check of an argument, once.
 
-A check returns the value in plain form (float, int, a fresh array), or says in one sentence what was expected and what
-was given: TypeError for the wrong kind, ValueError for the wrong size. Numbers of NumPy are numbers; bools, strings,
-complex and masked ones are none.
+A check returns the value in plain form (float, int, a fresh array), or raises an `ArgumentError`: a TypeError for the
+wrong kind, a ValueError for the wrong size. Numbers of NumPy are numbers; bools, strings, complex and masked ones are
+not.
 """
 
 from __future__ import annotations
@@ -11,12 +11,82 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ArgumentError(Exception):
+    """An argument is wrong; it is also a ValueError (`WrongValueError`) or a TypeError (`WrongTypeError`).
+
+    Parameters
+    ----------
+    name : str
+        The argument, as it is called in Python.
+    expected : str
+        What it must be, in words.
+    got : str, optional
+        What it is, in words; None: left out of the sentence.
+    hint : str, optional
+        What to do.
+
+    Attributes
+    ----------
+    optional : bool
+        It may be None, too.
+
+    Examples
+    --------
+    >>> error = WrongValueError("max_evals", "a whole number of at least 1", "0")
+    >>> str(error)
+    'max_evals must be a whole number of at least 1, got 0.'
+    >>> error.as_option("--max-evals")
+    '--max-evals must be a whole number of at least 1, got 0.'
+    """
+
+    def __init__(self, name: str, expected: str, got: str | None = None, hint: str = "") -> None:
+        super().__init__(name, expected, got, hint)
+        self.name = name
+        self.expected = expected
+        self.got = got
+        self.hint = hint
+        self.optional = False
+
+    def __str__(self) -> str:
+        return self._sentence(self.name, " or None" if self.optional else "")
+
+    def as_option(self, option: str) -> str:
+        """Return the sentence about an option of the command line, which is left out rather than None."""
+        return self._sentence(option, "")
+
+    def _sentence(self, name: str, alternative: str) -> str:
+        got = "" if self.got is None else f", got {self.got}"
+        hint = f": {self.hint}" if self.hint else ""
+        return f"{name} must be {self.expected}{alternative}{got}{hint}."
+
+
+class WrongValueError(ArgumentError, ValueError):
+    """An argument of the right kind has a wrong value."""
+
+
+class WrongTypeError(ArgumentError, TypeError):
+    """An argument is of the wrong kind."""
+
+
+def printable(text: str) -> str:
+    r"""Return foreign text in one line, without control characters: messages of exceptions, headers of journals.
+
+    Examples
+    --------
+    >>> printable("no\nway \x1b[31mred")
+    'no way [31mred'
+    """
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def keep(settings: Any, **values: Any) -> None:
@@ -25,43 +95,38 @@ def keep(settings: Any, **values: Any) -> None:
         object.__setattr__(settings, name, value)
 
 
-def number(name: str, value: Any, wanted: str = "a number", fits: Callable[[float], bool] | None = None) -> float:
+def number(name: str, value: Any, expected: str = "a number", fits: Callable[[float], bool] = lambda x: True) -> float:
     """Return a number that is not NaN and that `fits`."""
     value = _unpacked(value)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise _wrong(TypeError, name, wanted, value)
+        raise WrongTypeError(name, expected, shown(value))
     try:
         plain = float(value)
     except OverflowError:  # a whole number beyond floating point
         plain = math.inf if value > 0 else -math.inf  # type: ignore[operator]
-    if math.isnan(plain) or not (fits is None or fits(plain)):
-        raise _wrong(ValueError, name, wanted, value)
+    if math.isnan(plain) or not fits(plain):
+        raise WrongValueError(name, expected, shown(value))
     return plain
 
 
-def positive(name: str, value: Any, wanted: str = "a positive number") -> float:
+def positive(name: str, value: Any, expected: str = "a positive number") -> float:
     """Return a positive finite number."""
-    return number(name, value, wanted, lambda given: 0 < given < math.inf)
-
-
-def optional_positive(name: str, value: Any) -> float | None:
-    """Return a positive finite number, or None."""
-    return None if value is None else positive(name, value, "a positive number or None")
+    return number(name, value, expected, lambda x: 0 < x < math.inf)
 
 
 def not_negative(name: str, value: Any) -> float:
     """Return a finite number of at least 0."""
-    return number(name, value, "a finite number of at least 0", lambda given: 0 <= given < math.inf)
+    return number(name, value, "a finite number of at least 0", lambda x: 0 <= x < math.inf)
 
 
-def share(name: str, value: Any, wanted: str = "a number between 0 and 1") -> float:
+def share(name: str, value: Any, expected: str = "a number between 0 and 1") -> float:
     """Return a number strictly between 0 and 1, such as a probability."""
-    return number(name, value, wanted, lambda given: 0 < given < 1)
+    return number(name, value, expected, lambda x: 0 < x < 1)
 
 
 def confidence(value: Any) -> float:
     """Return a confidence of at least 1/2 and below 1."""
-    return number("confidence", value, "a number of at least 0.5 and below 1", lambda given: 0.5 <= given < 1)
+    return number("confidence", value, "a number of at least 0.5 and below 1", lambda x: 0.5 <= x < 1)
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
@@ -69,32 +134,25 @@ def count(name: str, value: Any, least: int = 1) -> int:
     return _whole(name, value, least, f"a whole number of at least {least}")
 
 
-def optional_count(name: str, value: Any, least: int = 1) -> int | None:
-    """Return a whole number of at least `least`, or None."""
-    return None if value is None else _whole(name, value, least, f"a whole number of at least {least} or None")
-
-
 def flag(name: str, value: Any) -> bool:
     """Return True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise _wrong(TypeError, name, "True or False", value)
+        raise WrongTypeError(name, "True or False", shown(value))
     return bool(value)
 
 
 def one_of(name: str, value: Any, names: Collection[str]) -> str:
     """Return one of some names."""
-    return _named(name, value, names, "one of")
+    if isinstance(value, str) and value in names:
+        return value
+    kind = WrongValueError if isinstance(value, str) else WrongTypeError
+    raise kind(name, f"one of {', '.join(names)}", shown(value))
 
 
-def optional_one_of(name: str, value: Any, names: Collection[str]) -> str | None:
-    """Return one of some names, or None."""
-    return None if value is None else _named(name, value, names, "None or one of")
-
-
-def optional_callable(name: str, value: Any) -> Any:
-    """Return a callable, or None."""
-    if value is not None and not callable(value):
-        raise TypeError(f"{name} must be a callable or None, got {type(value).__name__}.")
+def function(name: str, value: Any) -> Any:
+    """Return a callable."""
+    if not callable(value):
+        raise WrongTypeError(name, "a callable", type(value).__name__)
     return value
 
 
@@ -102,54 +160,52 @@ def generator(rng: Any) -> np.random.Generator:
     """Return a generator: itself, or a new one from a seed (None: from the system)."""
     if isinstance(rng, np.random.Generator):
         return rng
-    wanted = "a seed (a whole number ≥ 0) or a numpy.random.Generator"
-    return np.random.default_rng(None if rng is None else _whole("rng", rng, 0, wanted))
+    expected = "a seed (a whole number ≥ 0) or a numpy.random.Generator"
+    return np.random.default_rng(None if rng is None else _whole("rng", rng, 0, expected))
 
 
-def reals(name: str, value: Any, wanted: str) -> Array:
+def reals(name: str, value: Any, expected: str) -> Array:
     """Return real numbers as a fresh array of any shape; they may be infinite or NaN."""
     try:
-        given = np.asarray(value)
-        if np.ma.is_masked(value) or not _all_real(given):
+        entries = np.asarray(value)
+        if np.ma.is_masked(value) or not _all_real(entries):
             raise TypeError
-        return np.array(given, dtype=np.float64)
+        return np.array(entries, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise _wrong(TypeError, name, wanted, value) from None
+        raise WrongTypeError(name, expected, shown(value)) from None
 
 
 def point(name: str, value: Any) -> Array:
     """Return a fresh finite vector; a number is a vector with one entry."""
     x = np.atleast_1d(reals(name, value, "a vector of real numbers"))
     if x.ndim != 1 or x.size == 0:
-        raise ValueError(f"{name} must be a vector with at least one entry, got shape {x.shape}.")
+        raise WrongValueError(name, "a vector with at least one entry", f"shape {x.shape}")
     if not np.isfinite(x).all():
-        raise ValueError(f"{name} must be finite in every coordinate, got {shown(value)}.")
+        raise WrongValueError(name, "finite in every coordinate", shown(value))
     return x
 
 
-def optional_scales(name: str, value: Any, d: int) -> Array | None:
-    """Return d positive numbers that have inverses, from d of them or one for all, or None."""
-    if value is None:
-        return None
-    wanted = f"a positive number or {d} of them"
-    scales = reals(name, value, wanted)
-    if scales.shape not in ((), (d,)) or not (np.isfinite(scales) & (scales > 0)).all():
-        raise _wrong(ValueError, name, wanted, value)
+def scales(name: str, value: Any, d: int) -> Array:
+    """Return d positive numbers that have inverses, from d of them or one for all."""
+    expected = f"a positive number or {d} of them"
+    sizes = reals(name, value, expected)
+    if sizes.shape not in ((), (d,)) or not (np.isfinite(sizes) & (sizes > 0)).all():
+        raise WrongValueError(name, expected, shown(value))
     smallest = np.finfo(np.float64).tiny
-    if scales.min() < smallest:
-        raise ValueError(f"{name} must be at least {smallest:.3g}, below which 1/{name} overflows, got {shown(value)}.")
-    return np.broadcast_to(scales, (d,)).copy()
+    if sizes.min() < smallest:
+        raise WrongValueError(name, f"at least {smallest:.3g}, below which 1/{name} overflows", shown(value))
+    return np.broadcast_to(sizes, (d,)).copy()
 
 
-def interval(name: str, value: Any, wanted: str) -> tuple[float, float]:
+def interval(name: str, value: Any, expected: str) -> tuple[float, float]:
     """Return two numbers of which the first is smaller."""
     try:
         low, high = value
         ends = number(name, low), number(name, high)
     except (TypeError, ValueError):
-        raise _wrong(TypeError, name, wanted, value) from None
+        raise WrongTypeError(name, expected, shown(value)) from None
     if not ends[0] < ends[1]:
-        raise _wrong(ValueError, name, wanted, value)
+        raise WrongValueError(name, expected, shown(value))
     return ends
 
 
@@ -158,17 +214,33 @@ def exceptions(name: str, value: Any) -> tuple[type[Exception], ...]:
     several = isinstance(value, Iterable) and not isinstance(value, type)
     kinds = tuple(value) if several else (value,)
     if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-        raise TypeError(f"{name} must be exception types, such as {name}=(ValueError, ArithmeticError).")
+        raise WrongTypeError(name, "exception types, such as (ValueError, ArithmeticError)")
     return kinds
 
 
+def _optional(check: Callable[Concatenate[str, Any, P], T]) -> Callable[Concatenate[str, Any, P], T | None]:
+    """Return the same check for an argument that may be None."""
+
+    def checked(name: str, value: Any, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return None if value is None else check(name, value, *args, **kwargs)
+        except ArgumentError as error:
+            error.optional = True
+            raise
+
+    return checked
+
+
+optional_callable = _optional(function)
+optional_count = _optional(count)
+optional_one_of = _optional(one_of)
+optional_positive = _optional(positive)
+optional_scales = _optional(scales)
+
+
 def shown(value: Any) -> str:
-    """Return what was given, in one line that is not too long."""
-    return " ".join(repr(value).split())[:80]
-
-
-def _wrong(kind: type[Exception], name: str, wanted: str, value: Any) -> Exception:
-    return kind(f"{name} must be {wanted}, got {shown(value)}.")
+    """Return a value in one line that is not too long."""
+    return printable(repr(value)[:1000])[:80]
 
 
 def _unpacked(value: Any) -> Any:
@@ -176,50 +248,36 @@ def _unpacked(value: Any) -> Any:
     return value[()] if type(value) is np.ndarray and value.ndim == 0 else value
 
 
-def _whole(name: str, value: Any, least: int, wanted: str) -> int:
+def _whole(name: str, value: Any, least: int, expected: str) -> int:
     value = _unpacked(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise _wrong(TypeError, name, wanted, value)
+        raise WrongTypeError(name, expected, shown(value))
     if value < least:
-        raise _wrong(ValueError, name, wanted, value)
+        raise WrongValueError(name, expected, shown(value))
     return int(value)
 
 
-def _named(name: str, value: Any, names: Collection[str], wanted: str) -> str:
-    if isinstance(value, str) and value in names:
-        return value
-    kind = ValueError if isinstance(value, str) else TypeError
-    raise kind(f"{name} must be {wanted} {', '.join(names)}; got {shown(value)}.")
-
-
-def _all_real(given: npt.NDArray[Any]) -> bool:
-    if given.dtype.kind == "O":
-        return all(isinstance(entry, Real) and not isinstance(entry, bool) for entry in given.flat)
-    return given.dtype.kind in "iuf"
+def _all_real(entries: npt.NDArray[Any]) -> bool:
+    if entries.dtype.kind == "O":
+        return all(isinstance(entry, Real) and not isinstance(entry, bool) for entry in entries.flat)
+    return entries.dtype.kind in "iuf"
 
 
 def takes(fun: Callable[..., Any], count: int) -> bool:
-    """Whether a callable can be called with so many arguments; true of one that does not tell."""
+    """Whether a callable can be called with `count` arguments; true where its signature cannot be read."""
     try:
-        known = inspect.signature(fun, follow_wrapped=False)
-    except (TypeError, ValueError):  # some that are not written in Python
+        parameters = inspect.signature(fun, follow_wrapped=False)
+    except (TypeError, ValueError):  # some callables written in C
         return True
     try:
-        known.bind(*[None] * count)
+        parameters.bind(*[None] * count)
     except TypeError:
         return False
     return True
 
 
 def signature(fun: Callable[..., Any]) -> str:
-    """Return a callable as one would write it, with its parameters.
-
-    Examples
-    --------
-    >>> def cost(order, seed): ...
-    >>> signature(cost)
-    'cost(order, seed)'
-    """
+    """Return a callable as one would write it, with its parameters."""
     name = getattr(fun, "__name__", type(fun).__name__)
     parameters = ", ".join(
         str(one.replace(annotation=one.empty))

@@ -25,21 +25,7 @@ ELSEWHERE = {"art": "adversarial-robustness-toolbox"}  # in no extra
 
 
 def needed(module: str, user: str) -> Any:
-    """Return an optional module, or say who needs it and how it is installed.
-
-    Parameters
-    ----------
-    module : str
-        What to import, such as "matplotlib.figure".
-    user : str
-        Who needs it, in words, for the sentence.
-
-    Examples
-    --------
-    >>> from goldstein.extras import needed
-    >>> needed("math", "This example").pi > 3
-    True
-    """
+    """Return an optional module such as "matplotlib.figure", or say who needs it and how it is installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -228,11 +228,11 @@ def test_args_belong_to_a_callable():
 
 def test_args_are_in_the_journal(tmp_path):
     from goldstein.run.inspection import stages_in
-    from goldstein.run.spec import arguments_of
+    from goldstein.run.spec import RunSpec
 
     path = tmp_path / "run.journal"
     res = gs.minimize(value, X0, args=(0.5,), max_evals=100, rng=0, journal=path)
-    again = arguments_of(stages_in(path)[0].header["call"], value)
+    again = RunSpec.arguments_of(stages_in(path)[0].header["call"], value)
     assert again["args"] == (0.5,)
     same(res, gs.minimize(**again, max_evals=100, journal=path))
     with pytest.raises(ValueError, match="another run"):

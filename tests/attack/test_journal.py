@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 import goldstein as gs
 from goldstein.attack import attack
+from goldstein.attack.journal import IMAGE
 from goldstein.attack.sign import SignAveraging
+from goldstein.run import records
 
 N = 12
 IMAGES = np.random.default_rng(0).uniform(0.3, 0.7, size=(N, 4, 4)).astype(np.float32)
@@ -154,3 +157,26 @@ def test_other_images_and_other_files_are_refused(tmp_path):
     assert other.read_bytes() == before
     with pytest.raises(TypeError, match="journal must be a path, got int"):
         run(scores, 3)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        struct.pack("<I", 2**31),
+        struct.pack("<I", 2) + b"{}",
+        struct.pack("<I", 2) + b"[]" + bytes(8),
+        struct.pack("<I", 12) + b'{"index": -1}',
+        struct.pack("<I", 13) + b'{"index": 99}',
+    ],
+)
+def test_a_record_that_no_attack_has_written_is_refused(tmp_path, content):
+    """Its checksums are right."""
+    path = tmp_path / "attack.journal"
+    run(scores, path)
+    path.write_bytes(path.read_bytes() + records.framed(IMAGE, content))
+    with pytest.raises(ValueError, match=r"is not a journal that goldstein wrote: its record at byte \d+ is malformed"):
+        run(scores, path)
+    path.write_bytes(records.MAGIC + records.framed(0, b"[1]"))
+    with pytest.raises(ValueError, match="is not the journal of an attack"):
+        run(scores, path)

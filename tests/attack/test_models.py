@@ -284,7 +284,7 @@ def test_what_cannot_be_a_model_is_refused_when_it_is_made():
     with pytest.raises(TypeError, match="torch_model takes a module of PyTorch, or a callable on tensors; got int"):
         torch_model(3)
     for make in (torch_model, FixedRows):
-        with pytest.raises(ValueError, match="outputs must be one of logits, probabilities; got 'softmax'"):
+        with pytest.raises(ValueError, match="outputs must be one of logits, probabilities, got 'softmax'"):
             make(len, outputs="softmax")
 
 

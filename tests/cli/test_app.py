@@ -122,7 +122,7 @@ def test_a_demo_looks_for_room_before_it_runs(name, tmp_path, monkeypatch):
     for out in (tmp_path / "file", tmp_path / "file" / "deeper"):
         code, said = run(name, "--out", out)
         assert code == 2
-        assert said == f"There is no room for the folder {out}: {tmp_path / 'file'} is a file."
+        assert said == f"Cannot create {out}: {tmp_path / 'file'} is a file."
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])

@@ -248,7 +248,7 @@ WRONG = [
     (["cli_model", "--x0", "0"], "takes module:function, such as my_model:loss; got 'cli_model'"),
     (["nowhere:f", "--x0", "0"], "There is no module 'nowhere' on the path or in the current folder."),
     (["cli_model:nothing", "--x0", "0"], "The module 'cli_model' has no 'nothing'."),
-    (["cli_model:number", "--x0", "0"], "A function or an oracle is needed, got int."),
+    (["cli_model:number", "--x0", "0"], "The first argument must be a function or an oracle, got int."),
     (["broken:f", "--x0", "0"], "The module 'broken' cannot be imported: NameError: name 'oops' is not defined"),
     (["needy:f", "--x0", "0"], "needy needs no_such_package, which is not installed."),
     (["cli_model:absolute", "--x0", "a,b"], "--x0 takes numbers with commas between them, such as 0,0.5,-1"),
@@ -272,7 +272,7 @@ WRONG = [
         "The report cannot be written: no/run.html",
     ),
     (["cli_model:absolute", "--x0", "0", "--report", "."], "The report cannot be written: . is a folder."),
-    (["cli_model:oracle", "--x0", "0", "--seeded"], "An oracle says itself what it is"),
+    (["cli_model:oracle", "--x0", "0", "--seeded"], "An oracle needs no options"),
     (["cli_model:component", "--x0", "0", "--seeded", "--n", "3"], "--seeded and --n exclude each other"),
     (["cli_model:absolute"], "--x0"),
 ]
@@ -319,7 +319,7 @@ def test_an_answer_without_a_value_is_no_success(here):
     )
     code, said = run("minimize", "cli_model:f", "--x0", "1,1", "--max-evals", "40", "--method", "gfm", "--seed", "0")
     assert code == 3
-    assert said.endswith("The evaluations of the answer failed, so nothing is known of it.")
+    assert said.endswith("The evaluations at the answer failed, so its value is not known.")
 
 
 @pytest.mark.parametrize("option", ["--report", "--out"])
@@ -329,7 +329,7 @@ def test_nothing_else_is_written_over(here, option):
     words = ["minimize", "cli_model:absolute", "--x0", "0,0", "--max-evals", "50", "--seed", "0"]
     code, said = run(*words, option, name, "--journal", name)
     assert code == 2
-    assert f"{name} is the journal; give another name." in said
+    assert f"{name} is the journal; choose another name." in said
     assert not (here / name).exists()
     assert run(*words, "--journal", name)[0] == 0
     before = (here / name).read_bytes()
@@ -367,7 +367,7 @@ def test_sys_exit_is_no_success(here):
     words = ["--x0", "0,0", "--max-evals", "50"]
     assert run("minimize", "cli_model:leaving", *words) == (1, "The function called sys.exit(0).")
     said = run("minimize", "cli_model:leaving", *words, "--journal", "run.journal")[1]
-    assert said.endswith("goldstein resume run.journal --with cli_model:leaving goes on.")
+    assert said.endswith("To continue: goldstein resume run.journal --with cli_model:leaving")
     (here / "script.py").write_text("import sys\nsys.exit()\n")
     code, said = run("minimize", "script:f", *words)
     assert (code, said) == (1, "The module 'script' called sys.exit() when it was imported.")
@@ -420,7 +420,7 @@ def test_what_was_found_before_the_function_raised_is_shown(here):
     assert code == 1
     assert "f(x)" in said
     assert "ended RAISED, an exception ended the run; this is the result so far" in said
-    assert "goldstein resume run.journal --with cli_model:late goes on." in said
+    assert "To continue: goldstein resume run.journal --with cli_model:late" in said
     line = MODEL[: MODEL.index('raise ZeroDivisionError("too late")')].count("\n") + 1
     assert said.endswith(f"The function raised ZeroDivisionError: too late (cli_model.py, line {line}).")
     assert "This is the run so far." in (here / "run.html").read_text(encoding="utf-8")
@@ -484,7 +484,7 @@ def test_a_place_is_named_once_and_only_if_it_is_the_users(here):
     assert "frozen" not in said
     code, said = run("minimize", "cli_model:seeded", "--x0", "0")
     assert code == 2
-    assert said == "seeded(x, seed) takes more than the point: give --seeded for F(x, seed), or --n for F(x, i)."
+    assert said == "seeded(x, seed) takes more than the point: use --seeded for F(x, seed), or --n for F(x, i)."
     words = ["--x0", "0", "--max-evals", "20"]
     assert (
         "UserWarning: of the user's (cli_model.py, line"
@@ -515,7 +515,7 @@ def test_options_are_named_as_they_are_written(here, words, sentence):
 def test_a_damaged_journal_has_one_code(here):
     (here / "run.journal").write_text("something else altogether")
     code, said = run("minimize", "cli_model:absolute", "--x0", "0", "--journal", "run.journal")
-    assert (code, said) == (1, "run.journal is not a goldstein journal: give --journal another file.")
+    assert (code, said) == (1, "run.journal is not a goldstein journal: choose another file.")
     assert run("inspect", "run.journal")[0] == run("resume", "run.journal", "--with", "cli_model:absolute")[0] == 1
 
 
@@ -554,7 +554,7 @@ def test_a_run_that_is_terminated_leaves_what_it_has(here, settings, more):
     code, said, complaints = interrupted(*words, folder=here, **settings)
     assert (code, complaints) == (143, "")
     assert "INTERRUPTED" in said
-    assert "goldstein resume 'a run' --with cli_model:waiting goes on." in " ".join(said.split())
+    assert "To continue: goldstein resume 'a run' --with cli_model:waiting" in " ".join(said.split())
     assert (here / "run.html").exists()
     assert run("resume", "a run", "--with", "cli_model:absolute", "--max-evals", "100000", "--max-time", "0.5")[0] == 0
 
@@ -563,7 +563,7 @@ def test_a_run_whose_time_is_over_says_how_it_goes_on(here):
     words = ["minimize", "cli_model:waiting", "--x0", "0,0", "--max-time", "0.3"]
     assert "goes on" not in run(*words)[1]
     assert run(*words, "--journal", "run.journal")[1].endswith(
-        "goldstein resume run.journal --with cli_model:waiting goes on."
+        "To continue: goldstein resume run.journal --with cli_model:waiting"
     )
 
 
@@ -663,7 +663,7 @@ def test_pictures_in_folders_are_attacked_and_a_sheet_is_drawn(classifier):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["cli_model.py", "images.npy"], "cli_model.py is no ONNX model that can be run"),
+        (["cli_model.py", "images.npy"], "cli_model.py cannot be run as an ONNX model"),
         (["model.onnx", "cli_model.py"], "cli_model.py is no .npy file of images."),
         (["model.onnx", "empty"], "There are no pictures in empty"),
         (["model.onnx", "nowhere.npy"], "does not exist"),

@@ -203,7 +203,7 @@ def test_no_evaluation_beyond_the_budget(method):
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
-        ({"restart": "dice"}, ValueError, "restart must be one of clock, coin; got 'dice'"),
+        ({"restart": "dice"}, ValueError, "restart must be one of clock, coin, got 'dice'"),
         ({"momentum": 0}, ValueError, r"momentum must be a number in \(0, 1\] or None, got 0"),
         ({"momentum": 1.5}, ValueError, r"in \(0, 1\] or None, got 1.5"),
         ({"momentum": float("nan")}, ValueError, r"in \(0, 1\] or None, got nan"),

@@ -1,23 +1,42 @@
 """The journal: what was paid for is never paid for again, whatever happens to the run or to the file."""
 
+import inspect as stack_inspection
+import json
 import multiprocessing
 import os
 import random
 import re
+import shutil
+import signal
+import struct
 import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import goldstein as gs
+from goldstein.run import journal as journal_module
 from goldstein.run import records
-from goldstein.run.journal import VALUES, content_of
+from goldstein.run.inspection import inspect
+from goldstein.run.journal import (
+    ENDING,
+    HEADER,
+    LIMITS,
+    MONITOR,
+    NOT_STARTED,
+    OUTCOME,
+    STARTED,
+    VALUES,
+    content_of,
+)
 from goldstein.run.snapshot import read_snapshot
 from tests.journal_kills import CASES, check, summary
 
+ROOT = Path(__file__).parents[2]
 X0 = np.array([1.0, -0.5, 0.25, 2.0])
 METHOD = gs.GFM(0.1, 0.02, 3)
 
@@ -154,9 +173,9 @@ def test_a_run_planned_for_its_budget_goes_on_as_a_new_stage(tmp_path, method):
     assert res.history.nfev[-1] > first.nfev
     again = gs.minimize(gs.Deterministic(Counting(0)), X0, method, max_evals=700, rng=3, journal=tmp_path / "run")
     assert summary(again) == summary(res)
-    with pytest.raises(ValueError, match="a larger max_evals than 600"):
+    with pytest.raises(ValueError, match="max_evals must be at least"):
         gs.minimize(gs.Deterministic(plain), X0, method, max_evals=600, rng=3, journal=tmp_path / "run")
-    with pytest.raises(ValueError, match="give extend=True"):
+    with pytest.raises(ValueError, match="use extend=True"):
         gs.minimize(gs.Deterministic(plain), X0, method, max_evals=900, rng=3, journal=tmp_path / "run")
 
 
@@ -269,7 +288,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path):
     np.savez(old, x=X0)
     text = tmp_path / "notes.txt"
     text.write_text("not a journal at all, but something that is longer than twenty bytes")
-    for path, sentence in ((old, "a checkpoint of an earlier version"), (text, "is not a goldstein journal")):
+    for path, sentence in ((old, "is not a goldstein journal"), (text, "is not a goldstein journal")):
         before = path.read_bytes()
         with pytest.raises(ValueError, match=sentence):
             gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=100, rng=0, journal=path)
@@ -296,7 +315,7 @@ def test_a_full_disk_ends_the_run_and_leaves_a_whole_journal(tmp_path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", write)
-        with pytest.raises(OSError, match="The disk is full") as caught:
+        with pytest.raises(OSError, match="the disk is full") as caught:
             gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=path)
     assert caught.value.result.nfev > 0
     assert answers_or_refuses(path, whole)
@@ -513,7 +532,7 @@ def test_bfgs_goes_on_with_a_larger_budget_wherever_it_ended(tmp_path, first):
 def test_there_must_be_something_to_extend_by(tmp_path):
     keys = {"max_evals": 300, "rng": 3, "journal": tmp_path / "run"}
     gs.minimize(gs.Deterministic(plain), X0, "auto", max_iter=1000, **keys)
-    with pytest.raises(ValueError, match="max_evals=300 is used up, so that there is nothing to extend by"):
+    with pytest.raises(ValueError, match="max_evals must be more than the 300 that this run has used"):
         gs.minimize(gs.Deterministic(plain), X0, "auto", max_iter=2000, extend=True, **keys)
 
 
@@ -578,3 +597,328 @@ def test_a_journal_of_another_function_is_mentioned(tmp_path):
     assert "holds values of" not in again.message
     other = gs.minimize(cost_b, np.zeros(2), max_evals=50, rng=0, journal=path)
     assert re.search(r"run\.journal holds values of .*cost_a, which were taken for those of .*cost_b", other.message)
+
+
+# Files that are not what a run has written
+
+
+def parts(path):
+    """Return the records of a journal as pairs of kind and content."""
+    with path.open("rb") as file:
+        return [(record.kind, record.content) for record in records.scan(file, path)]
+
+
+def write_parts(path, pairs):
+    path.write_bytes(records.MAGIC + b"".join(records.framed(kind, content) for kind, content in pairs))
+
+
+def with_header(change):
+    def changed(pairs):
+        header = json.loads(pairs[0][1])
+        change(header)
+        return [(HEADER, json.dumps(header).encode()), *pairs[1:]]
+
+    return changed
+
+
+def instead(kind, content):
+    """Replace the first record of a kind."""
+
+    def changed(pairs):
+        place = next(place for place, (which, _) in enumerate(pairs) if which == kind)
+        return [*pairs[:place], (kind, content), *pairs[place + 1 :]]
+
+    return changed
+
+
+def values_head(number=1, first=0, rows=1, order=0, roundoff=1e-16, stamp=1.7e9, print_=bytes(16)):
+    return journal_module.VALUES_HEAD.pack(number, first, rows, order, roundoff, stamp, print_)
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+HOSTILE = {
+    "header is a list": instead(HEADER, b"[1, 2]"),
+    "header is a number": instead(HEADER, b"1"),
+    "header is no JSON": instead(HEADER, b"{"),
+    "header is no text": instead(HEADER, b"\xff\xfe"),
+    "header is deep": instead(HEADER, DEEP),
+    "header is empty": instead(HEADER, b"{}"),
+    "header has a long number": instead(HEADER, b'{"rng": ' + b"9" * 10_000 + b"}"),
+    **{
+        f"no {key}": with_header(lambda header, key=key: header.pop(key)) for key in ("id", "versions", "limits", "rng")
+    },
+    **{
+        f"{key} is {value!r}": with_header(lambda header, key=key, value=value: header.update({key: value}))
+        for key in ("id", "versions", "limits", "rng", "x0", "call", "method", "stop")
+        for value in (3, [[]], {"a": {"b": []}})
+    },
+    "limits of text": with_header(lambda header: header.update(limits={"max_evals": "many", "max_iter": None})),
+    "limits below zero": with_header(lambda header: header.update(limits={"max_evals": -1, "max_iter": None})),
+    "limit zero": with_header(lambda header: header.update(limits={"max_evals": 0, "max_iter": None})),
+    "rng of another kind": with_header(lambda header: header["rng"].update(state={"dict": {"bit_generator": "exec"}})),
+    "a long name": with_header(lambda header: header.update(about="x" * 30_000_000) or header.pop("rng")),
+    "a long method": with_header(lambda header: header.update(method="x" * 30_000_000)),
+    "a deep call": with_header(lambda header: header.update(call={"x0": json.loads("[" * 500 + "]" * 500)})),
+    "started: short": instead(STARTED, b"123"),
+    "started: empty": instead(STARTED, b""),
+    "values: short": instead(VALUES, b"123"),
+    "values: no rows": instead(VALUES, values_head(rows=0)),
+    "values: fewer than rows": instead(VALUES, values_head(rows=3) + bytes(8)),
+    "values: seven bytes": instead(VALUES, values_head() + bytes(7)),
+    "values: many rows": instead(VALUES, values_head(rows=2**32 - 1) + bytes(8)),
+    "values: time is NaN": instead(VALUES, values_head(stamp=float("nan")) + bytes(8)),
+    "values: time is infinite": instead(VALUES, values_head(stamp=float("-inf")) + bytes(8)),
+    "values: order 7": instead(VALUES, values_head(order=7) + bytes(8)),
+    "ending: unknown status": lambda pairs: [*pairs, (ENDING, struct.pack("<QB", 1, 99))],
+    "ending: short": lambda pairs: [*pairs, (ENDING, b"")],
+    "limits: no JSON": lambda pairs: [*pairs, (LIMITS, b"}")],
+    "limits: a list": lambda pairs: [*pairs, (LIMITS, b"[]")],
+    "outcome: a list": lambda pairs: [*pairs, (OUTCOME, b"[]")],
+    "outcome: empty": lambda pairs: [*pairs, (OUTCOME, b"{}")],
+    "outcome: text in x": lambda pairs: [
+        *pairs,
+        (OUTCOME, b'{"x": ["a"], "fun": 1, "fun_stderr": 0, "status": 1, "message": ""}'),
+    ],
+    "outcome: words in fun": lambda pairs: [
+        *pairs,
+        (OUTCOME, b'{"x": [1], "fun": "low", "fun_stderr": 0, "status": 1, "message": ""}'),
+    ],
+    "monitor: short": lambda pairs: [*pairs[:2], (MONITOR, b"1"), *pairs[2:]],
+    "unknown record": lambda pairs: [*pairs, (77, b"")],
+    "not started more than started": lambda pairs: [*pairs, (NOT_STARTED, struct.pack("<QII", 1, 0, 10**6))],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_malformed_journal_is_refused_in_one_sentence(tmp_path, kind, monkeypatch):
+    """Right checksums around nonsense: for `minimize`, `inspect` and the command line alike."""
+    path = tmp_path / "run"
+    keys = half_way(path, 30)
+    write_parts(path, HOSTILE[kind](parts(path)))
+    before = path.read_bytes()
+
+    def check(call):
+        try:
+            call()
+        except ValueError as error:
+            sentence = str(error)
+            assert len(sentence) < 1000
+            assert sentence.isprintable()
+            assert path.read_bytes() == before, "a file that is refused is left alone"
+
+    check(lambda: gs.minimize(gs.Deterministic(plain), X0, METHOD, **keys))
+    path.write_bytes(before)
+    check(lambda: gs.minimize(gs.Deterministic(plain), X0, METHOD, **{**keys, "rng": None}))
+    path.write_bytes(before)
+    check(lambda: len(str(inspect(path))) < 20_000 or pytest.fail("too long"))
+    typer_testing = pytest.importorskip("typer.testing")
+    from goldstein.cli.app import app
+
+    monkeypatch.syspath_prepend(str(ROOT))
+    for words in (["inspect", str(path)], ["resume", str(path), "--with", "tests.run.test_journal:plain"]):
+        path.write_bytes(before)
+        answer = typer_testing.CliRunner().invoke(app, words)
+        assert answer.exception is None or isinstance(answer.exception, SystemExit), answer.exception
+        assert len(answer.output) < 20_000
+
+
+def test_a_header_makes_exceptions_only_and_names_known_arguments_only(tmp_path):
+    pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from goldstein.cli.app import app
+
+    path = tmp_path / "run"
+    half_way(path, 30)
+    pairs = parts(path)
+    witness = tmp_path / "witness"
+    for change in (
+        {"catch": {"exception": "exec"}},
+        {"catch": {"tuple": [{"exception": "KeyboardInterrupt"}]}},
+        {"stop": {"exception": "print"}},
+        {"workers": {"exception": "map"}},
+        {"callback": {"exception": "print"}},
+        {"journal": str(witness)},
+        {"fun": 3},
+    ):
+        write_parts(path, with_header(lambda header, change=change: header["call"].update(change))(pairs))
+        answer = CliRunner().invoke(app, ["resume", str(path), "--with", "tests.run.test_journal:plain"])
+        assert answer.exit_code == 2, (change, answer.output, answer.exception)
+        assert "cannot be continued from here, since its header" in answer.output
+        assert not witness.exists()
+
+
+def test_control_characters_of_others_reach_no_message(tmp_path):
+    def failing(x):
+        raise ValueError("a\n\x1b[31mred\x07\u202e")
+
+    path = tmp_path / "run"
+    res = gs.minimize(failing, X0, METHOD, max_evals=40, rng=0, catch=ValueError, journal=path)
+    assert "ValueError: a [31mred" in res.message
+    assert res.message.isprintable()
+    assert repr(res).replace("\n", "").isprintable()
+    pairs = parts(path)
+    evil = "\x1b]0;title\x07\nnew line"
+
+    def change(header):
+        header.update(method=evil, oracle=evil, output=evil, versions={evil: evil}, stop=[evil])
+        header["x0"]["shown"] = evil
+
+    write_parts(path, with_header(change)(pairs))
+    for text in (str(value) for value in vars(inspect(path)).values()):
+        assert text.isprintable()
+        assert "\\x1b" not in text
+    with pytest.raises(ValueError, match="is the journal of another run") as caught:
+        gs.minimize(failing, X0, METHOD, max_evals=40, rng=0, catch=ValueError, journal=path)
+    assert str(caught.value).isprintable()
+    assert "\\x1b" not in str(caught.value)
+
+
+def test_a_snapshot_of_the_users_own_is_left_alone(tmp_path, whole):
+    for content in (b"my own notes", b"PK\x03\x04 my own archive"):
+        path = tmp_path / "run"
+        path.unlink(missing_ok=True)
+        own = tmp_path / "run.snapshot"
+        own.write_bytes(content)
+        half_way(gs.Journal(path, snapshots=0))
+        assert answers_or_refuses(path, whole)
+        assert own.read_bytes() == content
+
+
+def test_what_is_no_file_is_no_journal(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path in ("/dev/null", fifo):
+        for call in (
+            lambda path=path: gs.minimize(plain, X0, METHOD, max_evals=40, journal=path),
+            lambda path=path: inspect(path),
+        ):
+            with pytest.raises(ValueError, match=r"is not a regular file, so it cannot hold a journal\.$"):
+                call()
+
+
+LIMITED = """
+import resource, sys
+import goldstein as gs
+from tests.run.test_journal import METHOD, X0, plain
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), -1))
+try:
+    gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=sys.argv[1])
+except OSError as error:
+    print(f"{error} | {getattr(error, 'result', None) is not None}")
+"""
+
+
+@pytest.mark.parametrize("size", [0, 10, 500, 4000])
+def test_a_limit_on_the_size_of_files_is_one_sentence(tmp_path, size, whole):
+    path = tmp_path / "run"
+    done = subprocess.run([sys.executable, "-c", LIMITED, path, str(size)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(rf"{path} cannot be written: .*[Ff]ile (is )?too large.*\. \| {size > 10}\n", done.stdout), (
+        done.stdout
+    )
+    assert answers_or_refuses(path, whole)
+
+
+def test_a_full_disk_that_the_system_reports_is_one_sentence(tmp_path, monkeypatch):
+    def full(file, content):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(OSError, match="cannot be written: No space left on device"):
+            gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=40, rng=3, journal=tmp_path / "run")
+
+
+@pytest.mark.parametrize("how", ["deleted", "renamed", "replaced"])
+def test_a_journal_that_is_gone_while_it_is_written_is_noticed(tmp_path, how):
+    path = tmp_path / "run"
+    calls = 0
+
+    def fun(x):
+        nonlocal calls
+        calls += 1
+        if calls == 50:
+            if how == "deleted":
+                path.unlink()
+            else:
+                path.rename(tmp_path / "elsewhere")
+            if how == "replaced":
+                path.write_bytes(records.MAGIC)
+        return plain(x)
+
+    with pytest.raises(OSError, match="was deleted, renamed or replaced during the run") as caught:
+        gs.minimize(gs.Deterministic(fun), X0, METHOD, max_evals=400, rng=3, journal=gs.Journal(path, sync=0))
+    assert caught.value.result.nfev >= 50
+    assert calls < 60
+
+
+def test_ctrl_c_while_the_journal_is_closed_costs_no_result_and_leaves_no_lock(tmp_path, monkeypatch, whole):
+    path = tmp_path / "run"
+    real = os.fsync
+
+    def interrupted(file):
+        real(file)
+        if any(frame.function == "__exit__" for frame in stack_inspection.stack()):
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", interrupted)
+        res = gs.minimize(gs.Deterministic(plain), X0, METHOD, max_evals=400, rng=3, journal=path)
+    assert summary(res) == summary(whole)
+    assert answers_or_refuses(path, whole)
+
+
+@pytest.mark.parametrize("snapshots", [0, 60])
+@pytest.mark.parametrize("workers", [None, 2])
+def test_why_evaluations_failed_is_known_after_resume(tmp_path, snapshots, workers):
+    def fun(x):
+        calls.append(1)
+        if len(calls) % 7 == 3:
+            raise ZeroDivisionError("no such point")
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        return plain(x)
+
+    keys = {"max_evals": 200, "rng": 3, "catch": ZeroDivisionError}
+    for stop in (20, 60, None):
+        calls: list[int] = []
+        path = tmp_path / str(stop)
+        make = gs.Journal(path, snapshots=snapshots)
+        gs.minimize(gs.Deterministic(fun), X0, METHOD, journal=make, **keys)
+        calls = [1, 1, 1, 1]
+        resumed = gs.minimize(gs.Deterministic(plain), X0, METHOD, journal=path, workers=workers, **keys)
+        assert "ZeroDivisionError: no such point" in resumed.message
+
+
+def test_the_replay_is_no_part_of_max_time(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    keys = half_way(path, 300)
+    real = journal_module.Journal.answers_to
+
+    def slow(self, query):
+        if self.replaying:
+            time.sleep(0.02)
+        return real(self, query)
+
+    monkeypatch.setattr(journal_module.Journal, "answers_to", slow)
+    res = gs.minimize(gs.Deterministic(plain), X0, METHOD, max_time=0.5, **keys)
+    assert res.status is gs.Status.MAX_EVALS
+
+
+def test_a_journal_of_an_earlier_version_is_inspected_and_not_continued(tmp_path):
+    path = tmp_path / "old"
+    shutil.copy(ROOT / "tests" / "data" / "run-0.2.journal", path)
+    before = path.read_bytes()
+    old = inspect(path)
+    assert (old.evaluations, old.max_evals, old.outcome["status"]) == (59, 60, "MAX_EVALS")
+    assert old.versions["goldstein"] == "0.2.0"
+    assert old.x is not None
+    assert old.best <= plain(X0[:2])
+    with pytest.raises(ValueError, match=r"is a journal of an earlier version .* can be inspected but not continued"):
+        gs.minimize(gs.Deterministic(plain), X0[:2], METHOD, max_evals=60, rng=3, journal=path)
+    assert path.read_bytes() == before
+    path.write_bytes(before.replace(b"goldstein journal 1", b"goldstein journal 9"))
+    for call in (lambda: inspect(path), lambda: gs.minimize(plain, X0, METHOD, max_evals=60, journal=path)):
+        with pytest.raises(ValueError, match="is a journal of a later version of goldstein"):
+            call()

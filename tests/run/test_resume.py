@@ -177,7 +177,7 @@ def test_the_seed_is_in_the_journal(tmp_path, output):
     keys = {"max_iter": 200, "output": output, "journal": path}
     gs.minimize(FUNCTIONS["sum"], X0, method, callback=stop_halfway, rng=1, **keys)
     for other in (2, np.random.default_rng(3)):
-        with pytest.raises(ValueError, match="a run with another rng; give the same seed, or rng=None"):
+        with pytest.raises(ValueError, match="a run with another seed: use the same one, or none"):
             gs.minimize(FUNCTIONS["sum"], X0, method, rng=other, **keys)
     assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, rng=None, **keys)) == summary(whole)
     assert summary(gs.minimize(FUNCTIONS["sum"], X0, method, rng=1, **keys)) == summary(whole)
@@ -199,7 +199,7 @@ def test_a_smaller_limit_is_refused(tmp_path, function, name):
     path = tmp_path / "run"
     limits = {"max_evals": 500, "max_iter": 200}
     gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), rng=0, journal=path, **limits)
-    with pytest.raises(ValueError, match=rf"a run with {name}={limits[name]}, and 100 is less"):
+    with pytest.raises(ValueError, match=rf"{name} must be at least {limits[name]}, as in .*, got 100"):
         gs.minimize(FUNCTIONS[function], X0, gs.GFM(0.1, 0.01), rng=0, journal=path, **(limits | {name: 100}))
 
 
@@ -270,7 +270,9 @@ def test_steps_planned_for_a_budget_are_not_planned_again_for_another(tmp_path):
     path = tmp_path / "run"
     method = gs.GFM(0.1, LinearDecay(0.01))
     gs.minimize(FUNCTIONS["sum"], X0, method, max_iter=40, rng=0, journal=path)
-    with pytest.raises(ValueError, match="planned for max_iter=40, so it cannot become one of 41: give extend=True"):
+    with pytest.raises(
+        ValueError, match="max_iter must be 40, for which the steps of this run were planned, got 41: use extend=True"
+    ):
         gs.minimize(FUNCTIONS["sum"], X0, method, max_iter=41, rng=0, journal=path)
 
 

@@ -409,7 +409,7 @@ BAD = [
     (min_norm_hull, HULL, {"batch": 2}, "batch must be a whole number of at least 4"),
     (min_norm_hull, HULL, {"points": [[1.0, 1.0]]}, "must lie within 0.1 of x"),
     (min_norm_hull, HULL, {"points": [1.0, 1.0, 1.0]}, "points must be an array of shape"),
-    (min_norm_hull, HULL, {"use": "both"}, "use must be None or one of"),
+    (min_norm_hull, HULL, {"use": "both"}, "use must be one of"),
     (min_norm_hull, HULL, {"rho": 0.01}, "rho belongs to"),
     (min_norm_hull, HULL, {"oracle": SQUARE, "rho": 0.1}, "rho must be a number between 0 and delta = 0.1"),
     (min_norm_hull, HULL, {"oracle": SQUARE, "use": "gradients"}, "needs gradients"),

@@ -410,7 +410,7 @@ def test_an_easy_goal_is_planned_too(name):
     [
         ("singd", {"gap": None}, ValueError, '"singd" needs gap'),
         ("o2nc", {"parameters": "printed"}, ValueError, 'prints no parameters for "o2nc"'),
-        ("o2nc", {"learner": "adam"}, ValueError, "learner must be None or one of ogd, adagrad; got 'adam'"),
+        ("o2nc", {"learner": "adam"}, ValueError, "learner must be one of ogd, adagrad or None, got 'adam'"),
         ("singd", {"learner": "ogd"}, ValueError, "learner can be chosen for zo-o2nc, o2nc only"),
         ("o2nc", {"noise": -0.1}, ValueError, "noise must be a finite number of at least 0, got -0.1"),
         ("o2nc", {"noise": 1.1}, ValueError, "noise is at most L"),

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 import goldstein
+from goldstein.arguments import printable
 from goldstein.attack.result import AttackResult
-from goldstein.run.records import MAGIC, Record, Records
+from goldstein.run.records import MAGIC, MALFORMED, Record, Records, malformed
 
 HEADER = 0
 IMAGE = 64  # no kind of record that a run has
@@ -38,15 +39,7 @@ FLAGS = ("success", "misclassified")
 
 
 class AttackJournal(AbstractContextManager["AttackJournal"]):
-    """Where an attack keeps the images that are done.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file; it is made when there is none.
-    identity : mapping
-        What makes the attack, in JSON types; a file of another one is refused.
-    """
+    """Where an attack keeps the images that are done; the file of another `identity` (JSON types) is refused."""
 
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
         if not isinstance(path, str | os.PathLike):
@@ -54,7 +47,7 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
         self.path = Path(path)
         self._identity = json.loads(json.dumps(identity))
         self._records = Records(self.path, SYNC)
-        self._found: list[Record] = []
+        self._done: list[Record] = []
         try:
             self._open()
         except BaseException:
@@ -64,23 +57,25 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
     def _open(self) -> None:
         """Compare the header and find the images; a torn tail is cut off."""
         end = len(MAGIC)
-        begun = False
         for record in self._records.read():
-            if not begun:
+            if end == len(MAGIC):
                 self._compare(record)
-                begun = True
             elif record.kind == IMAGE:
-                self._found.append(record)
+                self._done.append(record)
             end = record.end
         self._records.cut(end)
-        if not begun:
+        if end == len(MAGIC):
             header = {"about": ABOUT, "version": goldstein.__version__, **self._identity}
             self._records.append(HEADER, json.dumps(header).encode(), at_once=True)
 
     def _compare(self, record: Record) -> None:
-        before = json.loads(record.content) if record.kind == HEADER else {}
-        if before.get("about") != ABOUT:
-            raise ValueError(f"{self.path} is not the journal of an attack: give journal= another file.")
+        try:
+            before = json.loads(record.content)
+            ours = record.kind == HEADER and before["about"] == ABOUT
+        except MALFORMED:
+            ours = False
+        if not ours:
+            raise ValueError(f"{self.path} is not the journal of an attack: choose another file.")
         for name, now in self._identity.items():
             then = before.get(name)
             if then == now:
@@ -93,18 +88,12 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
     def restore(self, result: AttackResult) -> set[int]:
         """Put the images that are done into a result; return which they are."""
         done = set()
-        for record in self._found:
-            (length,) = LENGTH.unpack_from(record.content)
-            start = LENGTH.size + length
-            about = json.loads(record.content[LENGTH.size : start])
-            index = about["index"]
-            result.x[index] = np.frombuffer(record.content, np.float32, offset=start).reshape(result.x.shape[1:])
-            for name in (*COUNTED, *FLAGS):
-                getattr(result, name)[index] = about[name]
-            if about["error"] is not None:
-                result.errors[index] = about["error"]
-            done.add(index)
-        self._found.clear()
+        for record in self._done:
+            try:
+                done.add(_restore_image(result, record.content))
+            except MALFORMED:
+                raise malformed(self.path, record.start) from None
+        self._done.clear()
         return done
 
     def keep(self, result: AttackResult, index: int) -> None:
@@ -118,3 +107,19 @@ class AttackJournal(AbstractContextManager["AttackJournal"]):
     def __exit__(self, *exc: object) -> None:
         self._records.force()
         self._records.close()
+
+
+def _restore_image(result: AttackResult, content: bytes) -> int:
+    """Put an image into a result; return which it is."""
+    (length,) = LENGTH.unpack_from(content)
+    start = LENGTH.size + length
+    about = json.loads(content[LENGTH.size : start])
+    index = int(about["index"])
+    if index < 0:
+        raise IndexError
+    result.x[index] = np.frombuffer(content, np.float32, offset=start).reshape(result.x.shape[1:])
+    for name in (*COUNTED, *FLAGS):
+        getattr(result, name)[index] = about[name]
+    if about["error"] is not None:
+        result.errors[index] = printable(str(about["error"]))
+    return index

@@ -11,7 +11,7 @@ import typer
 import goldstein
 from goldstein.cli import journal
 from goldstein.cli.attack import attack_model
-from goldstein.cli.errors import check_folder, polite
+from goldstein.cli.errors import check_folder, in_one_sentence
 from goldstein.cli.minimize import minimize_function
 from goldstein.cli.plans import plan
 from goldstein.extras import check_installed
@@ -25,8 +25,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"goldstein {goldstein.__version__}")
         raise typer.Exit
 
@@ -82,4 +82,4 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "demo-attack": demo_attack,
 }
 for _name, _command in COMMANDS.items():
-    app.command(name=_name)(polite(_command))
+    app.command(name=_name)(in_one_sentence(_command))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from inspect import signature
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
+from goldstein.arguments import printable
 from goldstein.attack import AttackResult, attack, onnx_model
 from goldstein.attack.sheet import check_suffix
 from goldstein.cli.errors import (
@@ -19,14 +19,14 @@ from goldstein.cli.errors import (
     FAILING,
     INTERRUPTED,
     WRONG_USE,
-    check_place,
-    described,
+    check_writable,
+    describe,
     end,
-    is_ours,
+    is_own,
     is_terminal,
 )
-from goldstein.cli.parsing import pair
-from goldstein.cli.rendering import show_facts
+from goldstein.cli.parsing import AsJson, parse_pair
+from goldstein.cli.rendering import print_facts, print_json
 from goldstein.extras import needed
 from goldstein.report import Fact
 
@@ -54,7 +54,7 @@ def attack_model(
     journal: Annotated[Path | None, typer.Option(help="File that keeps the images that are done.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the adversarial images go, a .npy file.")] = None,
     sheet: Annotated[Path | None, typer.Option(help="Picture of the first won images, such as sheet.png.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look for images near the given ones that a model gets wrong, from its scores alone.
 
@@ -69,29 +69,29 @@ def attack_model(
     if sheet is not None:
         needed("matplotlib", "A contact sheet")
         check_suffix(sheet)
-    check_place(out, "The images")
-    check_place(sheet, "The contact sheet")
-    bounds = pair("--pixels", pixels) or (0.0, 1.0)
+    check_writable(out, "The images")
+    check_writable(sheet, "The contact sheet")
+    bounds = parse_pair("--pixels", pixels) or (0.0, 1.0)
     session = _session(runtime, model)
-    z, classes = _images(images, session.get_inputs()[0].shape, bounds)
+    z, classes = _read_images(images, session.get_inputs()[0].shape, bounds)
     if labels is not None:
-        classes = _labels(labels)
+        classes = _read_labels(labels)
     settings: dict[str, Any] = {"radius": radius, "norm": norm, "targets": target, "max_queries": max_queries}
     settings |= {"method": method, "bounds": bounds, "seed": seed, "journal": journal}
-    asked = onnx_model(session, outputs=outputs, scores=scores)
+    scorer = onnx_model(session, outputs=outputs, scores=scores)
     code = 0
     try:
-        result = attack(asked, z, classes, progress=is_terminal(), **settings)
+        result = attack(scorer, z, classes, progress=is_terminal(), **settings)
     except KeyboardInterrupt as error:
         result = error.result  # type: ignore[attr-defined]
         code = INTERRUPTED
     except Exception as error:
-        if is_ours(error):
+        if is_own(error):
             raise
-        end(f"The model raised {described(error)}.", FAILED)
+        end(f"The model raised {describe(error)}.", FAILED)
     if len(z) and len(result.errors) == len(z) and not code:
         code = FAILING
-    _show(result, as_json)
+    _print(result, as_json)
     if out is not None:
         np.save(out, result.x)
     if sheet is not None:
@@ -104,13 +104,13 @@ def _session(runtime: Any, model: Path) -> Any:
     try:
         return runtime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     except Exception as error:
-        end(f"{model} is no ONNX model that can be run: {str(error).splitlines()[0]:.200}", WRONG_USE)
+        end(f"{model} cannot be run as an ONNX model: {printable(str(error)):.200}", WRONG_USE)
 
 
-def _images(path: Path, shape: list[Any], bounds: tuple[float, float]) -> tuple[Images, Labels | None]:
+def _read_images(path: Path, shape: list[Any], bounds: tuple[float, float]) -> tuple[Images, Labels | None]:
     """Return the images, as the model takes them, and their classes if folders name them."""
     if path.is_dir():
-        return _in_folder(path, bounds, channels_last=len(shape) == 4 and shape[-1] in (1, 3))
+        return _read_folder(path, bounds, channels_last=len(shape) == 4 and shape[-1] in (1, 3))
     try:
         stored = np.load(path)
     except (ValueError, EOFError):
@@ -132,15 +132,15 @@ def _as_pixels(path: Path, stored: npt.NDArray[Any], largest: int, bounds: tuple
     return np.clip(low + stored / largest * (high - low), low, high)  # which float32 might leave
 
 
-def _in_folder(folder: Path, bounds: tuple[float, float], *, channels_last: bool) -> tuple[Images, Labels | None]:
+def _read_folder(folder: Path, bounds: tuple[float, float], *, channels_last: bool) -> tuple[Images, Labels | None]:
     reader = needed("PIL.Image", "A folder of pictures")
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in PICTURES)
     if not files:
-        end(f"There are no pictures in {folder}; known are {', '.join(PICTURES)}.", WRONG_USE)
+        end(f"There are no pictures in {folder}; the formats are {', '.join(PICTURES)}.", WRONG_USE)
     pictures = []
     for file in files:
         with reader.open(file) as picture:
-            grid = np.atleast_3d(_as_pixels(file, *_read(file, picture), bounds))
+            grid = np.atleast_3d(_as_pixels(file, *_read_picture(file, picture), bounds))
         pictures.append(grid if channels_last else np.moveaxis(grid, -1, 0))
         if pictures[-1].shape != pictures[0].shape:
             end(f"{file} has another size or other channels than {files[0]}.", WRONG_USE)
@@ -149,7 +149,7 @@ def _in_folder(folder: Path, bounds: tuple[float, float], *, channels_last: bool
     return np.stack(pictures), classes
 
 
-def _read(file: Path, picture: Any) -> tuple[npt.NDArray[Any], int]:
+def _read_picture(file: Path, picture: Any) -> tuple[npt.NDArray[Any], int]:
     """Return a picture as whole numbers, and the largest that there can be."""
     if picture.mode == "F":
         end(f"{file} holds floating point numbers: give images in a .npy file.", WRONG_USE)
@@ -158,7 +158,7 @@ def _read(file: Path, picture: Any) -> tuple[npt.NDArray[Any], int]:
     return np.asarray(picture.convert("L" if picture.mode in ("1", "L") else "RGB")), 255
 
 
-def _labels(path: Path) -> Labels:
+def _read_labels(path: Path) -> Labels:
     try:
         labels = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
     except (ValueError, EOFError):
@@ -166,22 +166,21 @@ def _labels(path: Path) -> Labels:
     return np.asarray(labels)
 
 
-def _show(result: AttackResult, as_json: bool) -> None:
-    said = result.summary()
+def _print(result: AttackResult, as_json: bool) -> None:
+    summary = result.summary()
     if as_json:
-        plain = {name: value if math.isfinite(value) else None for name, value in said.items()}
-        typer.echo(json.dumps({**plain, "queries": result.queries.tolist(), "won": result.success.tolist()}))
+        print_json({**summary, "queries": result.queries.tolist(), "won": result.success.tolist()})
         return
-    before = f"{said['misclassified'] - said['at_target']:,} of them wrong before"
-    before += f", {said['at_target']:,} at the target" if result.targets is not None else ""
-    share = f" ({said['success_rate']:.1%})" if said["attacked"] else ""
-    median = f"; median of those won {said['median_queries']:g}" if said["success"] else ""
+    before = f"{summary['misclassified'] - summary['at_target']:,} of them wrong before"
+    before += f", {summary['at_target']:,} at the target" if result.targets is not None else ""
+    share = f" ({summary['success_rate']:.1%})" if summary["attacked"] else ""
+    median = f"; median of those won {summary['median_queries']:g}" if summary["success"] else ""
     facts = [
-        Fact("images", f"{said['images']:,}, {before}"),
-        Fact("won", f"{said['success']:,} of {said['attacked']:,}{share}"),
-        Fact("queries", f"{said['total_queries']:,} in all{median}"),
+        Fact("images", f"{summary['images']:,}, {before}"),
+        Fact("won", f"{summary['success']:,} of {summary['attacked']:,}{share}"),
+        Fact("queries", f"{summary['total_queries']:,} in all{median}"),
     ]
-    if said["errors"]:
+    if summary["errors"]:
         first = next(iter(result.errors.values()))
-        facts.append(Fact("errors", f"{said['errors']:,}; the first: {first}"))
-    show_facts(facts)
+        facts.append(Fact("errors", f"{summary['errors']:,}; the first: {first}"))
+    print_facts(facts)

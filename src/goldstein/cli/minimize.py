@@ -11,8 +11,20 @@ import typer
 
 from goldstein.arguments import signature, takes
 from goldstein.cli.errors import WRONG_USE, end
-from goldstein.cli.parsing import box, exceptions, found, options, pair, point
-from goldstein.cli.runner import Wanted, aside
+from goldstein.cli.parsing import (
+    AsJson,
+    Out,
+    Progress,
+    Report,
+    Workers,
+    load_object,
+    parse_bounds,
+    parse_exceptions,
+    parse_options,
+    parse_pair,
+    parse_point,
+)
+from goldstein.cli.runner import Runner, user_code
 from goldstein.methods.registry import METHODS
 from goldstein.minimize import minimize
 from goldstein.oracle import Deterministic, FiniteSum, Oracle, Seeded
@@ -50,12 +62,12 @@ def minimize_function(
     target: Annotated[float | None, typer.Option(help="Stop when f is at most this.")] = None,
     stationarity: Annotated[str | None, typer.Option(help="delta,epsilon: how stationary is the answer?")] = None,
     catch: Annotated[list[str] | None, typer.Option(help="Exception that counts as a failure; repeatable.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that evaluate; -1: all cores.")] = None,
-    journal: Annotated[Path | None, typer.Option(help="File that keeps every value; an earlier run goes on.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File for the answer x, .npy or .txt.")] = None,
-    progress: Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    workers: Workers = None,
+    journal: Annotated[Path | None, typer.Option(help="File that keeps every value; continues an earlier run.")] = None,
+    report: Report = None,
+    out: Out = None,
+    progress: Progress = True,
+    as_json: AsJson = False,
 ) -> None:
     """Minimise a function from its values.
 
@@ -64,49 +76,49 @@ def minimize_function(
     Exit codes: 0 done, 1 the function raised or the journal is damaged, 2 wrong use, 3 evaluations failed, 130
     interrupted, 143 terminated.
     """
-    wanted = Wanted(function, journal, report, out, as_json)
-    wanted.check()
+    runner = Runner(function, journal, report, out, as_json)
+    runner.check_files()
     if target is not None and not math.isfinite(target):
         raise typer.BadParameter(f"--target takes a number, got {target}.")
-    start = point(x0, dim)
-    with aside(as_json):
-        fun = _oracle(found(function, "The first argument"), seeded, n, vectorized)
-        caught = exceptions(catch or ())
+    start = parse_point(x0, dim)
+    with user_code(as_json):
+        fun = _oracle(load_object(function, "The first argument"), seeded, n, vectorized)
+        caught = parse_exceptions(catch or ())
     call = partial(
         minimize,
         fun,
         start,
         method,
-        options=options(option or ()),
+        options=parse_options(option or ()),
         max_evals=max_evals,
         max_iter=max_iter,
         max_time=max_time,
-        bounds=box(bounds, start.size),
+        bounds=parse_bounds(bounds, start.size),
         stop=None if target is None else Target(target),
-        stationarity=pair("--stationarity", stationarity),
+        stationarity=parse_pair("--stationarity", stationarity),
         catch=caught,
         rng=seed,
         workers=workers,
         journal=journal,
         progress=progress,
     )
-    wanted.play(call)
+    runner.run(call)
 
 
 def _oracle(fun: Any, seeded: bool, n: int | None, vectorized: bool) -> Any:
-    """Return what is minimised: an oracle as it is, or a function in the form that was said."""
+    """Return an oracle as it is, or a function in the form that the options say."""
     if seeded and n is not None:
         end("--seeded and --n exclude each other: F(x, seed) or F(x, i).", WRONG_USE)
     if isinstance(fun, Oracle):
         if seeded or n is not None or vectorized:
-            end("An oracle says itself what it is: leave out --seeded, --n and --vectorized.", WRONG_USE)
+            end("An oracle needs no options: leave out --seeded, --n and --vectorized.", WRONG_USE)
         return fun
     if not callable(fun):
-        end(f"A function or an oracle is needed, got {type(fun).__name__}.", WRONG_USE)
+        end(f"The first argument must be a function or an oracle, got {type(fun).__name__}.", WRONG_USE)
     if seeded:
         return Seeded(fun, vectorized=vectorized)
     if n is not None:
         return FiniteSum(fun, n, vectorized=vectorized)
     if not takes(fun, 1):
-        end(f"{signature(fun)} takes more than the point: give --seeded for F(x, seed), or --n for F(x, i).", WRONG_USE)
+        end(f"{signature(fun)} takes more than the point: use --seeded for F(x, seed), or --n for F(x, i).", WRONG_USE)
     return Deterministic(fun, vectorized=True) if vectorized else fun

@@ -1,4 +1,4 @@
-"""From words on the command line to what they mean: functions, points, bounds and options."""
+"""Parse the words of the command line: functions, points, bounds and options."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
 import numpy as np
 import typer
 
-from goldstein.cli.errors import FAILED, described, end, exited
+from goldstein.cli.errors import FAILED, describe, end, exit_call
 from goldstein.oracle import Array
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print plain JSON.")]
+Out = Annotated[Path | None, typer.Option(help="File for the answer x, .npy or .txt.")]
+Progress = Annotated[bool, typer.Option(help="Show a line while it runs, on a terminal.")]
+Report = Annotated[Path | None, typer.Option(help="Page about the run, such as run.html.")]
+Workers = Annotated[int | None, typer.Option(help="Processes that evaluate; -1: all cores.")]
 
-def found(function: str, option: str) -> Any:
+
+def load_object(function: str, option: str) -> Any:
     """Return what `module:name` or `file.py:name` names; modules in the current folder are found, also by workers."""
     module, _, name = function.rpartition(":")
     if not module or not name:
@@ -32,17 +38,17 @@ def found(function: str, option: str) -> Any:
         sys.path.insert(0, here)
     is_file = module.endswith(".py") or "/" in module or os.sep in module
     try:
-        thing: Any = _from_file(Path(module)) if is_file else import_module(module)
+        thing: Any = _import_file(Path(module)) if is_file else import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise typer.BadParameter(f"{module} needs {error.name}, which is not installed.") from None
         raise typer.BadParameter(f"There is no module {module!r} on the path or in the current folder.") from None
     except SystemExit as error:
-        end(f"The module {module!r} called {exited(error)} when it was imported.", FAILED)
+        end(f"The module {module!r} called {exit_call(error)} when it was imported.", FAILED)
     except Exception as error:
         if isinstance(error, typer.BadParameter):
             raise
-        raise typer.BadParameter(f"The module {module!r} cannot be imported: {described(error)}.") from None
+        raise typer.BadParameter(f"The module {module!r} cannot be imported: {describe(error)}.") from None
     for part in name.split("."):
         if not hasattr(thing, part):
             raise typer.BadParameter(f"The module {module!r} has no {name!r}.{_shadowed(module)}")
@@ -50,7 +56,7 @@ def found(function: str, option: str) -> Any:
     return thing
 
 
-def _from_file(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     """Import a file, like Python does a program: what lies beside it is found, too."""
     file = (path if path.suffix == ".py" else path.with_name(path.name + ".py")).resolve()
     if not file.is_file():
@@ -87,18 +93,12 @@ def _shadowed(module: str) -> str:
     return f" It is {place or 'built into Python'}, and not the file in this folder: name that as {file.name}:…"
 
 
-def point(x0: str, dim: int | None) -> Array:
-    """Return a start: numbers with commas between them, one number for all of `dim`, or a file of numbers.
-
-    Examples
-    --------
-    >>> point("1,-2.5", None), point("0", 3)
-    (array([ 1. , -2.5]), array([0., 0., 0.]))
-    """
+def parse_point(x0: str, dim: int | None) -> Array:
+    """Return a start: numbers with commas between them, one number for all of `dim`, or a file of numbers."""
     try:
         x = np.array([float(number) for number in x0.split(",")])
     except ValueError:
-        x = _numbers_in(x0)
+        x = _read_numbers(x0)
     if dim is None:
         return x
     if x.size not in (1, dim):
@@ -106,31 +106,29 @@ def point(x0: str, dim: int | None) -> Array:
     return np.broadcast_to(x, (dim,)).copy()
 
 
-def _numbers_in(x0: str) -> Array:
+def _read_numbers(x0: str) -> Array:
     path = Path(x0)
     if not path.is_file():
-        wanted = "numbers with commas between them, such as 0,0.5,-1, or a file with numbers (.npy, or text)"
-        raise typer.BadParameter(f"--x0 takes {wanted}; got {x0!r}.")
+        expected = "numbers with commas between them, such as 0,0.5,-1, or a file with numbers (.npy, or text)"
+        raise typer.BadParameter(f"--x0 takes {expected}; got {x0!r}.")
     try:
-        x = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, delimiter="," if "," in _start(path) else None)
+        x = (
+            np.load(path)
+            if path.suffix == ".npy"
+            else np.loadtxt(path, delimiter="," if "," in _first_line(path) else None)
+        )
     except ValueError:
         raise typer.BadParameter(f"{path} holds no vector of numbers.") from None
     return np.atleast_1d(np.asarray(x))
 
 
-def _start(path: Path) -> str:
+def _first_line(path: Path) -> str:
     with path.open(encoding="utf-8", errors="replace") as file:
         return file.readline()
 
 
-def box(bounds: str | None, d: int) -> list[tuple[float, float]] | None:
-    """Return bounds from lower:upper, once for all variables or with commas for each; an empty side is open.
-
-    Examples
-    --------
-    >>> box("0:1", 2), box(":1,-2:", 2)
-    ([(0.0, 1.0), (0.0, 1.0)], [(-inf, 1.0), (-2.0, inf)])
-    """
+def parse_bounds(bounds: str | None, d: int) -> list[tuple[float, float]] | None:
+    """Return bounds from lower:upper, once for all variables or with commas for each; an empty side is open."""
     if bounds is None:
         return None
     sides = []
@@ -141,23 +139,17 @@ def box(bounds: str | None, d: int) -> list[tuple[float, float]] | None:
                 raise ValueError
             sides.append((float(lower or -np.inf), float(upper or np.inf)))
         except ValueError:
-            wanted = "lower:upper, such as 0:1, or one for each variable with commas between them"
-            raise typer.BadParameter(f"--bounds takes {wanted}; got {side!r}.") from None
+            expected = "lower:upper, such as 0:1, or one for each variable with commas between them"
+            raise typer.BadParameter(f"--bounds takes {expected}; got {side!r}.") from None
     if len(sides) not in (1, d):
         raise typer.BadParameter(f"--bounds has {len(sides)} pairs for {d} variables.")
     return sides * d if len(sides) == 1 else sides
 
 
-def options(given: Iterable[str]) -> dict[str, Any] | None:
-    """Return settings of a method from name=value, each value as Python reads it, or else a text.
-
-    Examples
-    --------
-    >>> options(["delta=0.1", "estimator=loo"])
-    {'delta': 0.1, 'estimator': 'loo'}
-    """
+def parse_options(words: Iterable[str]) -> dict[str, Any] | None:
+    """Return settings of a method from name=value, each value as Python reads it, or else a text."""
     settings = {}
-    for word in given:
+    for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise typer.BadParameter(f"--option takes name=value, such as delta=0.1; got {word!r}.")
@@ -168,7 +160,7 @@ def options(given: Iterable[str]) -> dict[str, Any] | None:
     return settings or None
 
 
-def pair(name: str, words: str | None) -> tuple[float, float] | None:
+def parse_pair(name: str, words: str | None) -> tuple[float, float] | None:
     """Return two numbers with a comma between them."""
     if words is None:
         return None
@@ -179,13 +171,13 @@ def pair(name: str, words: str | None) -> tuple[float, float] | None:
     return first, second
 
 
-def exceptions(names: Iterable[str]) -> list[type[Exception]]:
+def parse_exceptions(names: Iterable[str]) -> list[type[Exception]]:
     """Return exceptions of Python by their names, and others as module:name."""
     kinds = []
     for name in names:
-        kind = found(name, "--catch") if ":" in name else getattr(builtins, name, None)
+        kind = load_object(name, "--catch") if ":" in name else getattr(builtins, name, None)
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            wanted = "an exception of Python, such as ValueError, or module:name"
-            raise typer.BadParameter(f"--catch takes {wanted}; got {name!r}.")
+            expected = "an exception of Python, such as ValueError, or module:name"
+            raise typer.BadParameter(f"--catch takes {expected}; got {name!r}.")
         kinds.append(kind)
     return kinds

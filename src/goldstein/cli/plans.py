@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import sys
@@ -12,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from goldstein.cli.parsing import AsJson
 from goldstein.cli.rendering import print_json
 
-INDENT = 24  # of lines that go on
+INDENT = 24  # of continuation lines
 
 
 def plan(
@@ -27,7 +27,7 @@ def plan(
     radius: Annotated[float | None, typer.Option(help="Distance of x0 to a minimiser (convex f).")] = None,
     constants: Annotated[str, typer.Option(help="sharp or paper.")] = "sharp",
     parameters: Annotated[str, typer.Option(help="repaired or printed; for one method.")] = "repaired",
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print what the theorems promise: one method's parameters and exact cost, or all methods side by side.
 
@@ -39,48 +39,39 @@ def plan(
     goal["constants"] = constants
     if method is None and parameters != "repaired":
         raise typer.BadParameter(f"--parameters {parameters} is for one method: name it, such as goldstein plan gfm+.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is wrong with printed parameters stands in the plan
-            answer: Any = (
-                theory.compare(**goal) if method is None else theory.plan(method, parameters=parameters, **goal)
-            )
-    except (TypeError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is wrong with printed parameters stands in the plan
+        answer: Any
+        if method is None:
+            answer = theory.compare(**goal)
+        else:
+            answer = theory.plan(method, parameters=parameters, **goal)
     if as_json:
-        print_json(plain_comparison(answer) if method is None else plain_plan(answer), indent=1)
+        print_json(_comparison_as_json(answer) if method is None else _plan_as_json(answer), indent=1)
         return
     text = str(answer)
     width = _width()
     if width is not None and max(map(len, text.splitlines())) > width:
-        text = fitted(narrow(answer) if method is None else text, width)
+        text = _wrap(_narrow_table(answer) if method is None else text, width)
     typer.echo(text)
 
 
 def _width() -> int | None:
-    """Return the columns that there are; None: nobody counts them, as in a pipe."""
+    """Return the columns of the terminal; None: there is none, as in a pipe."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
         return shutil.get_terminal_size().columns
     return None
 
 
-def fitted(text: str, width: int) -> str:
-    """Return a text whose lines are not longer than so many letters, as far as its words are not.
-
-    Examples
-    --------
-    >>> print(fitted("one   two three four five six seven eight", 30))
-    one   two three four five six
-                            seven
-                            eight
-    """
+def _wrap(text: str, width: int) -> str:
+    """Return a text with lines of at most `width` letters, unless a word is longer; spaces in short lines stay."""
     lines = []
     for line in text.splitlines():
         lines += [line] if len(line) <= width else textwrap.wrap(line, width, subsequent_indent=" " * INDENT)
     return "\n".join(lines)
 
 
-def narrow(comparison: Any) -> str:
+def _narrow_table(comparison: Any) -> str:
     """Return all methods in a narrow table: guarantees have letters, and are spelled out below it."""
     guarantees = list(dict.fromkeys(row.guarantee for row in comparison))
     letter = {guarantee: chr(ord("a") + k) for k, guarantee in enumerate(guarantees)}
@@ -89,48 +80,27 @@ def narrow(comparison: Any) -> str:
     sides = "<<><"
     widths = [max(len(line[k]) for line in lines) for k in range(4)]
     table = ["  ".join(f"{text:{sides[k]}{widths[k]}}" for k, text in enumerate(line)).rstrip() for line in lines]
-    below = [f"{letter[guarantee]}: {guarantee}" for guarantee in guarantees]
-    below += [f"{row.mark}: {row.method}" for row in comparison if row.mark]
-    return "\n".join([*table, *below, *comparison.left_out])
+    notes = [f"{letter[guarantee]}: {guarantee}" for guarantee in guarantees]
+    notes += [f"{row.mark}: {row.method}" for row in comparison if row.mark]
+    return "\n".join([*table, *notes, *comparison.left_out])
 
 
-def plain_comparison(comparison: Any) -> dict[str, Any]:
-    """Return all methods in JSON types."""
-    rows = [
-        {
-            "method": row.method,
-            "needs": row.needs,
-            "evaluations": _number(row.plan.evaluations),
-            "exact": row.plan.exact,
-            "expected_evaluations": _number(row.plan.expected_evaluations),
-            "guarantee": row.guarantee,
-            "mark": row.mark,
-        }
-        for row in comparison
-    ]
+def _comparison_as_json(comparison: Any) -> dict[str, Any]:
+    rows = []
+    for row in comparison:
+        about = {name: getattr(row, name) for name in ("method", "needs", "guarantee", "mark")}
+        about |= {name: getattr(row.plan, name) for name in ("evaluations", "exact", "expected_evaluations")}
+        rows.append(about)
     return {"rows": rows, "left_out": list(comparison.left_out)}
 
 
-def plain_plan(one: Any) -> dict[str, Any]:
-    """Return the plan of one method in JSON types."""
-    counted = {name: getattr(one, name) for name in ("iterations", "evaluations", "gradients", "expected_evaluations")}
+def _plan_as_json(plan: Any) -> dict[str, Any]:
+    counts = ("iterations", "evaluations", "gradients", "expected_evaluations")
     return {
-        "method": one.name,
-        "d": one.d,
-        "guarantee": one.target,
-        "oracle": one.oracle,
-        "constants": one.constants.kind,
-        "output": one.output,
-        "parameters": {name: _number(value) for name, value in one.parameters.items()},
-        **{name: _number(value) for name, value in counted.items()},
-        "exact": one.exact,
-        "notes": [text for text in (one.note, *one.defects) if text],
+        "method": plan.name,
+        "guarantee": plan.target,
+        "constants": plan.constants.kind,
+        "parameters": dict(plan.parameters),
+        **{name: getattr(plan, name) for name in ("d", "oracle", "output", *counts, "exact")},
+        "notes": [text for text in (plan.note, *plan.defects) if text],
     }
-
-
-def _number(value: Any) -> Any:
-    """Return a number as JSON has it: None if it is not finite."""
-    if isinstance(value, str) or value is None:
-        return value
-    plain = value.item() if hasattr(value, "item") else value
-    return plain if isinstance(plain, int) or math.isfinite(plain) else None

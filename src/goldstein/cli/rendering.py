@@ -7,6 +7,7 @@ import math
 import sys
 from typing import Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -17,57 +18,65 @@ from goldstein.report.summary import numbers
 from goldstein.run.result import Result
 
 COUNTS = ("nfev", "ngev", "nit", "nfail", "nrepeat")
-MOST_NUMBERS = 50  # of the answer that are shown
+MOST_NUMBERS = 50  # entries of the answer that are printed
 RAISED = "RAISED"  # in the place of a status: the function raised, and the run is over
 
 
 class Printer(Console):
-    """A console that takes texts as they are, and leaves it to the command what to do when nobody reads them."""
+    """A console that prints text as it is, and raises BrokenPipeError where rich would exit."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, highlight=False, **settings)
 
     def on_broken_pipe(self) -> None:
-        """Go on with the exception, where rich would end the program."""
+        """Raise, where rich would end the program."""
         raise BrokenPipeError
 
 
-def show(result: Result, as_json: bool, *, raised: bool = False) -> None:
-    """Print a result, or what there is of it when an exception ended the run."""
+def print_result(result: Result, as_json: bool, *, raised: bool = False) -> None:
+    """Print a result; `raised`: an exception ended the run, and this is the run so far."""
     if as_json:
-        print_json(plain(result) | ({"status": RAISED} if raised else {}))
+        print_json(_result_as_json(result) | ({"status": RAISED} if raised else {}))
         return
     facts = [Fact("x", numbers(result.x, MOST_NUMBERS)) if fact.name == "x" else fact for fact in facts_of(result)]
     if not raised:
         facts.append(Fact("message", result.message))
-    show_facts(facts)
+    print_facts(facts)
 
 
 def print_json(about: Any, indent: int | None = None) -> None:
-    """Print plain data, in letters that stdout has."""
-    letters = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
-    typer.echo(json.dumps(about, ensure_ascii=not letters, indent=indent))
+    """Print plain data, null for numbers that are not finite; in ASCII where stdout is not UTF-8."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
+    typer.echo(json.dumps(_finite(about), ensure_ascii=encoding != "utf8", indent=indent))
 
 
-def plain(result: Result) -> dict[str, Any]:
-    """Return a result in JSON types, None where a number is not finite."""
-    counted = {name: result[name] for name in ("fun", "fun_stderr", *COUNTS)}
-    about: dict[str, Any] = {
+def _finite(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _result_as_json(result: Result) -> dict[str, Any]:
+    about = {
         "status": result.status.name,
         "success": bool(result.success),
         "message": result.message,
-        **{name: value if math.isfinite(value) else None for name, value in counted.items()},
+        **{name: result[name] for name in ("fun", "fun_stderr", *COUNTS)},
         "x": result.x.tolist(),
     }
     certificate = result.get("stationarity")
     if certificate is not None:
         about["stationarity"] = {name: getattr(certificate, name) for name in ("answer", "bound", "delta", "epsilon")}
-        if not math.isfinite(certificate.bound):
-            about["stationarity"]["bound"] = None
     return about
 
 
-def show_facts(facts: list[Fact]) -> None:
+def print_facts(facts: list[Fact]) -> None:
     """Print lines of a table."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
@@ -77,12 +86,12 @@ def show_facts(facts: list[Fact]) -> None:
     Printer().print(table)
 
 
-def leave(result: Result) -> None:
-    """End with the code that says how the run ended."""
+def exit_with_status(result: Result) -> None:
+    """End with the exit code of the status."""
     code = CODES.get(result.status, 0)
     if code:
         raise typer.Exit(code)
     if result.nfail >= result.nfev > 0:
         end("Every evaluation failed (NaN, infinite or a caught exception), so there is no answer.", FAILING)
     if result.nfail and not math.isfinite(result.fun):
-        end("The evaluations of the answer failed, so nothing is known of it.", FAILING)
+        end("The evaluations at the answer failed, so its value is not known.", FAILING)

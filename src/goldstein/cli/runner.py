@@ -1,4 +1,4 @@
-"""A run from the command line: the user's code under control, and what is left of the run when it ends."""
+"""A run from the command line: the user's code under control, and the files that the run leaves."""
 
 from __future__ import annotations
 
@@ -16,78 +16,82 @@ from typing import Any
 import numpy as np
 import typer
 
-from goldstein.cli.errors import ARRAY, FAILED, NUMBERS, PAGE, ROOT, WRONG_USE, check_place, end, exited, raised
-from goldstein.cli.rendering import leave, show
+from goldstein.arguments import printable
+from goldstein.cli.errors import (
+    FAILED,
+    HTML,
+    NPY,
+    NUMBERS,
+    ROOT,
+    WRONG_USE,
+    check_writable,
+    end,
+    exit_call,
+    function_raised,
+)
+from goldstein.cli.rendering import exit_with_status, print_result
 from goldstein.extras import needed
 from goldstein.oracle import Array
 from goldstein.run.result import Result, Status
 
-STOPPED = (Status.INTERRUPTED, Status.MAX_TIME)  # such a run can go on
-KINDS = {".npy": ARRAY, ".txt": NUMBERS}
-SHELL = str(Path(typer.__file__).parent)
+STOPPED = (Status.INTERRUPTED, Status.MAX_TIME)  # such a run can be continued
+FORMATS = {".npy": NPY, ".txt": NUMBERS}
+TYPER = str(Path(typer.__file__).parent)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is to be left of a run.
+class Runner:
+    """Runs `minimize`, writes files and prints the result."""
 
-    Attributes
-    ----------
-    function : str
-        What is minimised, as it was said.
-    journal, report, out : Path or None
-        Files that keep the values, a page about the run and the answer.
-    as_json : bool
-        Whether the result is printed as JSON, and nothing else on stdout.
-    """
-
-    function: str
+    function: str  # as module:name
     journal: Path | None = None
     report: Path | None = None
     out: Path | None = None
-    as_json: bool = False
+    as_json: bool = False  # and nothing else on stdout
 
-    def check(self) -> None:
+    def check_files(self) -> None:
         """Refuse what cannot be written, before anything is evaluated."""
         if self.report is not None:
             needed("jinja2", "A report")
-            check_place(self.report, "The report", journal=self.journal, replaces=PAGE)
+            check_writable(self.report, "The report", journal=self.journal, replaces=HTML)
         if self.out is not None:
-            if self.out.suffix not in KINDS:
+            if self.out.suffix not in FORMATS:
                 end(f"--out takes a file that ends in .npy or .txt; got {self.out}.", WRONG_USE)
-            check_place(self.out, "The answer", journal=self.journal, replaces=KINDS[self.out.suffix])
+            check_writable(self.out, "The answer", journal=self.journal, replaces=FORMATS[self.out.suffix])
             if self.report is not None and self.out.resolve() == self.report.resolve():
                 end("--out and --report must be two files.", WRONG_USE)
 
-    def play(self, call: Callable[[], Result]) -> None:
-        """Run, keep what is wanted, print the result, and end with the code that fits."""
+    def run(self, call: Callable[[], Result]) -> None:
+        """Run, write the files, print the result, and end with its exit code."""
         error: Exception | None = None
         try:
-            with aside(self.as_json):
+            with user_code(self.as_json):
                 result = call()
-        except SystemExit as left:
-            end(" ".join([f"The function called {exited(left)}.", *self._onwards()]), FAILED)
-        except Exception as broken:
-            so_far = getattr(broken, "result", None)
-            if so_far is None or not math.isfinite(so_far.fun):
+        except SystemExit as exit_error:
+            end(" ".join([f"The function called {exit_call(exit_error)}.", *self._continuation()]), FAILED)
+        except Exception as exception:
+            partial = getattr(exception, "result", None)
+            if partial is None or not math.isfinite(partial.fun):
                 raise
-            error = broken
-            result = so_far
-            result.message = f"{raised(error) if hasattr(error, 'point') else error} This is the run so far."
+            error = exception
+            result = partial
+            reason = function_raised(error) if hasattr(error, "point") else printable(str(error))
+            result.message = f"{reason} This is the run so far."
         trouble = self._write(result)
-        show(result, self.as_json, raised=error is not None)
+        print_result(result, self.as_json, raised=error is not None)
         if not self.as_json:
             lines = [f"Report: {self.report}"] if self.report is not None and not trouble else []
-            lines += self._onwards() if error is not None or result.status in STOPPED else []
+            if error is not None or result.status in STOPPED:
+                lines += self._continuation()
             typer.echo("\n".join(lines), nl=bool(lines))
         if error is not None:
             raise error
         if trouble:
             end(trouble, WRONG_USE)
-        leave(result)
+        exit_with_status(result)
 
     def _write(self, result: Result) -> str:
-        """Write what is wanted; return what went wrong, since the result must be printed all the same."""
+        """Write the files; return what went wrong, since the result must be printed all the same."""
         try:
             if self.out is not None:
                 _write_numbers(self.out, result.x)
@@ -97,18 +101,12 @@ class Wanted:
             return str(error)
         return ""
 
-    def _onwards(self) -> list[str]:
-        return [] if self.journal is None else [f"{resume(self.journal, self.function)} goes on."]
+    def _continuation(self) -> list[str]:
+        return [] if self.journal is None else [f"To continue: {resume_command(self.journal, self.function)}"]
 
 
-def resume(journal: Path | str, function: str = "my_module:my_function") -> str:
-    """Return the command that goes on with a run.
-
-    Examples
-    --------
-    >>> resume("a run.journal", "my_model:loss")
-    "goldstein resume 'a run.journal' --with my_model:loss"
-    """
+def resume_command(journal: Path | str, function: str = "my_module:my_function") -> str:
+    """Return the command that continues a run."""
     return f"goldstein resume {shlex.quote(str(journal))} --with {shlex.quote(function)}"
 
 
@@ -120,23 +118,23 @@ def _write_numbers(path: Path, x: Array) -> None:
 
 
 @contextmanager
-def aside(as_json: bool) -> Iterator[None]:
-    """Let the user's code run: its warnings in one line, and under --json what it prints on stderr, workers' too."""
+def user_code(as_json: bool) -> Iterator[None]:
+    """Run the user's code: its warnings in one line; under --json what it prints goes to stderr, from workers, too."""
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         if not as_json:
             yield
             return
         sys.stdout.flush()
-        with redirect_stdout(sys.stderr), _redirected():
+        with redirect_stdout(sys.stderr), _stdout_to_stderr():
             yield
 
 
 @contextmanager
-def _redirected() -> Iterator[None]:
-    """Redirect the file behind stdout, too, for processes and libraries that write into it."""
+def _stdout_to_stderr() -> Iterator[None]:
+    """Redirect the file descriptor, too, for processes and libraries that write to it."""
     try:
-        kept = os.dup(1)
+        stdout = os.dup(1)
         os.dup2(2, 1)
     except OSError:  # closed
         yield
@@ -145,14 +143,13 @@ def _redirected() -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            os.dup2(kept, 1)
-        os.close(kept)
+            os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
-    """Print a warning in one line; with its place only if that is one of the user's."""
-    own = not filename.startswith((ROOT, SHELL))
-    where = f" ({Path(filename).name}, line {lineno})" if own else ""
-    typer.echo(f"{category.__name__}: {message}{where}", err=True)
+    """Print a warning in one line; with its place only if that is in the user's code."""
+    place = "" if filename.startswith((ROOT, TYPER)) else f" ({Path(filename).name}, line {lineno})"
+    typer.echo(f"{category.__name__}: {printable(str(message))}{place}", err=True)

@@ -33,7 +33,8 @@ def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
     number = isinstance(workers, int | np.integer) and not isinstance(workers, bool)
     if number:
         if workers < -1 or workers == 0:
-            raise ValueError(f"workers must be a positive number of processes, or -1 for all cores; got {workers}.")
+            expected = "a positive number of processes, or -1 for all cores"
+            raise arguments.WrongValueError("workers", expected, str(workers))
     elif workers is not None:
         retired.check_members(type(workers), retired.POOL_MEMBERS)
         if isinstance(workers, bool) or not (_is_pool(workers) or hasattr(workers, "submit") or callable(workers)):
@@ -48,7 +49,7 @@ def check_workers(workers: Any, timeout: Any = None, retries: Any = 2) -> None:
         return
     if workers is None or (number and workers == 1):
         raise ValueError(
-            "timeout needs workers, since an evaluation in this process cannot be stopped; set workers=2 or more."
+            "timeout needs workers, since an evaluation in this process cannot be stopped: use two workers or more."
         )
     if not number and not _is_pool(workers) and not hasattr(workers, "submit"):
         raise ValueError(

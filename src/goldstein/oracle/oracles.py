@@ -339,7 +339,7 @@ def _roundoff(answer: Any) -> float:
 
 def _in_words(error: BaseException) -> str:
     """Return an exception in words."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return arguments.printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
 def _mark(error: BaseException, point: Array) -> None:

@@ -14,62 +14,47 @@ MOST_NUMBERS = 10_000  # of an answer that is written into the journal
 OUTCOME = ("fun", "fun_stderr", "nfev", "ngev", "nit", "nfail", "message")
 
 
-class NoJournal:
+class _NoJournal:
     """The journal of a run that has none: nothing is written, and nothing is known."""
 
     replaying = False
+    in_last_stage = True
     doubt = ""
+    reason = ""
     lost = 0
     number = 0
     position = 0
 
-    def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], horizon: bool) -> None:
-        """Do nothing; there is no snapshot to resume from."""
+    def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], *, noisy: bool) -> None:
+        pass
 
-    def known(self, query: Query) -> tuple[()]:
-        """Return no answer."""
+    def answers_to(self, query: Query) -> tuple[()]:
         return ()
 
     def ended_here(self, status: Status) -> bool:
-        """Return False: no earlier run ended here."""
         return False
 
-    def goes_on(self, status: Status) -> None:
-        """Do nothing; there is no end to forget."""
+    def drop_end(self, status: Status) -> None:
+        pass
 
-    def monitored(self, nfev: int) -> None:
-        """Return None: the monitor was not called before."""
+    def noise(self, reason: str) -> None:
+        pass
+
+    def monitor_value(self, nfev: int) -> None:
+        pass
 
     def monitor(self, nfev: int, value: float) -> None:
-        """Do nothing."""
+        pass
 
     def outcome(self, about: Mapping[str, Any]) -> None:
-        """Do nothing."""
-
-    def ending(self, status: Status) -> None:
-        """Do nothing."""
-
-    def due(self, compiled: bool) -> bool:
-        """Return False: no snapshot is due."""
-        return False
-
-    def save(self, snapshot: Snapshot) -> None:
-        """Do nothing."""
+        pass
 
 
 class Checkpoints:
-    """When the state of a run is saved.
-
-    Parameters
-    ----------
-    journal : Journal or None
-        Where.
-    take : callable
-        Returns a snapshot of the run as it is.
-    """
+    """When the state of a run is saved: `take` returns a snapshot of the run as it is."""
 
     def __init__(self, journal: Journal | None, take: Callable[[], Snapshot]) -> None:
-        self.journal: Any = NoJournal() if journal is None else journal
+        self.journal: Any = _NoJournal() if journal is None else journal
         self.compiled = False
         self.final = False  # what comes now depends on the budget
         self._take = take
@@ -97,7 +82,7 @@ class Checkpoints:
             self.journal.save(self._at_rest)
 
     def end(self, status: Status) -> None:
-        """Take note that from here on a run with a larger budget would go another way."""
+        """Take note that from here on a run with a larger budget would take another course."""
         if self._writes and not self.final:
             if self.compiled and self._at_rest is None:
                 self.rest()

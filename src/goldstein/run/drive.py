@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -24,74 +25,56 @@ class Evaluates(Protocol):
     ----------
     started, repeated : int
         Rows of the current query that were started, and rows of all queries that were started again.
+    deadline : float or None
+        The moment of `time.monotonic()` at which the time is up.
     interrupts : Interrupts
         When Ctrl-C may interrupt.
     """
 
     started: int
+    deadline: float | None
     interrupts: Interrupts
 
     @property
     def repeated(self) -> int:
-        """Rows that were begun again."""
+        """Rows that were started again."""
 
     def __call__(self, query: Query, known: Any = (), log: Any = None) -> Answer:
-        """Answer a query, but for rows that are known; tell the log what is begun and what has come."""
+        """Answer a query, but for rows that are known; tell the log what is started and what has come."""
 
     def check_time(self) -> None:
-        """Raise TimeIsUp if the time that the run was given is over."""
+        """Raise TimeIsUp if the time of the run is over."""
 
 
 def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Result:
     """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
     logger.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.budget.max_evals)
-    result = _play(session, evaluate, bar)
+    with session.interrupts:
+        result = _Driver(session, evaluate, bar).result()
     logger.info("%s after %d evaluations: %s", result.status.name, result.nfev, result.message)
     return result
 
 
-def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
-    play = session.play()
-    journal = session.spec.journal
-    log: Any = journal if bar is None else bar
-    if bar is not None and journal is not None:
-        log = Both(journal, bar)
-    session.repeats = lambda: evaluate.repeated + (0 if journal is None else journal.lost)
-    with session.interrupts as interrupts:
-        evaluate.interrupts = interrupts
+class _Driver:
+    """Plays one session."""
+
+    def __init__(self, session: Session, evaluate: Evaluates, bar: Bar | None) -> None:
+        self.session = session
+        self.evaluate = evaluate
+        self.bar = bar
+        self.journal = session.checkpoints.journal
+        self.log: Any = session.spec.journal or bar
+        if session.spec.journal is not None and bar is not None:
+            self.log = Both(session.spec.journal, bar)
+        self.clock_stands = session.spec.max_time is not None and evaluate.deadline is None
+        evaluate.interrupts = session.interrupts
+        session.repeats = lambda: evaluate.repeated + self.journal.lost
+
+    def result(self) -> Result:
+        """Return the result, also of a run that is broken off."""
+        session = self.session
         try:
-            query = next(play)
-            while True:
-                if query is None:
-                    interrupts.check()
-                    evaluate.check_time()
-                    if bar is not None:
-                        replaying = journal is not None and journal.replaying
-                        bar.done(session.facts.nfev, session.step.value, replaying)
-                    query = play.send(None)
-                    continue
-                if bar is not None:
-                    bar.final = session.ending.started
-                evaluate.started = 0
-                known: Sequence[tuple[int, Answer]] = ()
-                try:
-                    interrupts.allow()
-                    if journal is not None:
-                        known = journal.known(query)
-                    answer = evaluate(query, known, log)
-                    interrupts.forbid()
-                except BaseException as error:
-                    interrupts.forbid()
-                    session.broken_off(query, evaluate.started + sum(len(answer.values) for _, answer in known))
-                    if isinstance(error, StopIteration):
-                        raise RuntimeError(
-                            "The function raised StopIteration; only callbacks stop a run that way."
-                        ) from error
-                    raise
-                query = play.send(answer)
-        except StopIteration as done:
-            result: Result = done.value
-            return result
+            return self._play()
         except KeyboardInterrupt:
             session.checkpoints.save()
             return session.result(Status.INTERRUPTED)
@@ -107,3 +90,56 @@ def _play(session: Session, evaluate: Evaluates, bar: Bar | None) -> Result:
                     "raised by the function), `.result` the run so far."
                 )
             raise
+
+    def _play(self) -> Result:
+        session = self.session
+        play = session.play()
+        try:
+            query = next(play)
+            while True:
+                if query is not None:
+                    query = play.send(self._answer(query))
+                    continue
+                session.interrupts.check()
+                if self.clock_stands:
+                    self._start_clock()
+                self.evaluate.check_time()
+                if self.bar is not None:
+                    self.bar.done(session.facts.nfev, session.step.value, self.journal.replaying)
+                query = play.send(None)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+
+    def _answer(self, query: Query) -> Answer:
+        """Return the answer to a query: what the journal holds of it from there, the rest by evaluating it."""
+        evaluate = self.evaluate
+        interrupts = self.session.interrupts
+        if self.bar is not None:
+            self.bar.final = self.session.ending.started
+        evaluate.started = 0
+        known: Sequence[tuple[int, Answer]] = ()
+        try:
+            interrupts.allow()
+            known = self.journal.answers_to(query)
+            if self.clock_stands:
+                self._start_clock()
+            answer = evaluate(query, known, self.log)
+            interrupts.forbid()
+        except BaseException as error:
+            interrupts.forbid()
+            self.session.broken_off(query, evaluate.started + sum(len(answer.values) for _, answer in known))
+            if isinstance(error, StopIteration):
+                raise RuntimeError("The function raised StopIteration; only callbacks stop a run that way.") from error
+            raise
+        if self.journal.reason:
+            answer.reason = answer.reason or self.journal.reason
+        return answer
+
+    def _start_clock(self) -> None:
+        """Start the time that the run may take once nothing is replayed any more."""
+        if self.journal.replaying or not self.journal.in_last_stage:
+            return
+        assert self.session.spec.max_time is not None
+        self.clock_stands = False
+        self.evaluate.deadline = time.monotonic() + self.session.spec.max_time

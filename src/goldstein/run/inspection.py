@@ -1,32 +1,52 @@
-"""What a journal says of its run, also while that is going on: read only, in memory that does not grow with the run."""
+"""What a journal says of its run, also while that is running: read only, in memory that does not grow with the run."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from goldstein.run.journal import BEGUN, HEADER, ROWS, TOLD, VALUES, Stage, check_of_a_run
-from goldstein.run.records import CHUNK, MAGIC, DamagedError, Record, check_magic, is_being_written, scan
+from goldstein.run.journal import (
+    CONTINUED,
+    LONGEST,
+    TIME,
+    VALUES,
+    VALUES_HEAD,
+    Stage,
+    read_stages,
+    take_record,
+    total_limits,
+)
+from goldstein.run.records import (
+    CHUNK,
+    MAGIC,
+    MALFORMED,
+    VERSION,
+    DamagedError,
+    Record,
+    check_magic,
+    check_regular,
+    is_being_written,
+    malformed,
+    scan,
+)
 from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, read_snapshot
-from goldstein.run.spec import BARE
 
-POINTS = 64  # of the curve at least, when there are as many values; at most twice as many
+BINS = 128  # points of the curve at most; at least half as many, when there are as many values
 RECENT = 1000  # records over which the time of an evaluation is taken
 AT_ONCE = 1 << 14  # bytes of values that are looked at together
-PAUSE = 10  # times a gap is longer than the next shorter one where pauses begin
-LAST = 10  # the mean of noisy values is over the last of so many parts of the run
+LAST = 10  # the mean of noisy values is over the last tenth of the run
 ATTEMPTS = 3  # at reading a file that changes meanwhile
+LONGEST_MESSAGE = 5_000  # letters
 
 
 @dataclass
@@ -38,23 +58,23 @@ class Inspection:
     path : str
         The file.
     stage : int
-        The stage that the run is in, from 1; 0: nothing was begun.
+        The stage that the run is in, from 1; 0: the file holds no run.
     evaluations, gradients : int
-        Values and gradients that the run was told, those after its last snapshot in machine code not counted.
+        Values and gradients of the run; those in machine code only up to its last snapshot.
     max_evals, max_iter : int or None
         Its limits, all stages together.
     noisy : bool
-        Whether its values are noisy, as far as the journal shows it.
+        Whether the run took its function to be noisy.
     best : float
         The lowest value without noise; with noise the mean over the last tenth of the run. NaN: none is there.
     failures : int
         Values that are not finite.
     unanswered : int
-        Rows that were begun and not answered: they are in flight, or were lost with a process that died.
+        Rows that were started and not answered: they are in flight, or were lost with a process that died.
     seconds_each : float or None
-        Time from one evaluation to the next of late; longer pauses of the run are left out.
+        Recent time from one evaluation to the next, without the time before a run was resumed.
     seconds_left : float or None
-        What is left of the budget at that pace; None: nobody knows, or it has ended.
+        Time for the remaining budget at that pace; None: not known, or it has ended.
     seconds_since : float or None
         Time since the last value came.
     curve : list of (int, float)
@@ -64,14 +84,13 @@ class Inspection:
     outcome : dict or None
         How it ended: `status` by name, `fun`, `fun_stderr`, `nfev`, `message` and others of `Result`.
     running : bool or None
-        Whether a process is writing into it; None: nobody knows, as on Windows. It may be wrong about processes of
+        Whether a process is writing into it; None: not known, as on Windows. It may be wrong about processes of
         other machines that share the file.
     x, x_fun : list of float and float, or None
         The answer of a run that has ended, and f there. Before that the best point up to the last snapshot and the
-        value there, with noise the answer so far and None: a journal holds no points, and without a snapshot both are
-        None.
+        value there, with noise the answer so far and None; without a snapshot both are None.
     settings : dict
-        What makes the run: method, oracle, x0, bounds, and so on, in short.
+        The method, the kind of oracle, and `Result.settings`.
     versions : dict
         Of goldstein and NumPy that began it.
     """
@@ -98,17 +117,11 @@ class Inspection:
     settings: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
-    def plain(self) -> dict[str, Any]:
-        """Return it in JSON types, None where a number is not finite."""
-        answer: dict[str, Any] = _finite(asdict(self))
-        return answer
-
 
 def inspect(path: str | os.PathLike[str]) -> Inspection:
-    """Read what a journal says of its run, which may be going on.
+    """Read what a journal says of its run, which may be running.
 
-    Nothing is changed, and the file is locked for no longer than it takes to see whether it is; a record that is just
-    being written is left out.
+    Nothing is changed; a record that is just being written is left out.
 
     Parameters
     ----------
@@ -130,19 +143,19 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
     >>> from goldstein.run.inspection import inspect
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.journal"
     >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(3), max_evals=200, rng=0, journal=path)
-    >>> seen = inspect(path)
-    >>> seen.evaluations == res.nfev, seen.max_evals, seen.outcome["status"]
+    >>> summary = inspect(path)
+    >>> summary.evaluations == res.nfev, summary.max_evals, summary.outcome["status"]
     (True, 200, 'MAX_EVALS')
     """
     file = Path(path)
     for attempt in range(1, ATTEMPTS + 1):
         before = file.stat()
         try:
-            return _inspected(file)
+            return _read(file)
         except DamagedError:
             after = file.stat()
             changed = (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
-            if not changed or attempt == ATTEMPTS:  # not what a run that goes on was just writing
+            if not changed or attempt == ATTEMPTS:  # not what a run was just writing
                 raise
     raise AssertionError
 
@@ -150,157 +163,123 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
 def stages_in(path: str | os.PathLike[str]) -> list[Stage]:
     """Return the stages of the run in a journal; nothing is locked and nothing is changed."""
     file = Path(path)
-    watch = _Watch()
-    for record in _records(file):
-        watch.take(record)
-    check_of_a_run(file, watch.stages)
-    return watch.stages
+    return read_stages(_records(file, oldest=VERSION), file)
 
 
-def total_limits(stages: list[Stage]) -> dict[str, int | None]:
-    """Return the limits of a run, all its stages together."""
-    limits: dict[str, int | None] = {}
-    for name in ("max_evals", "max_iter"):
-        each = [stage.header["limits"][name] for stage in stages]
-        limits[name] = None if None in each else sum(each)
-    return limits
-
-
-def _records(path: Path) -> Iterator[Record]:
+def _records(path: Path, oldest: int) -> Iterator[Record]:
+    check_regular(path)
     with path.open("rb", buffering=CHUNK) as file:
-        if check_magic(file.read(len(MAGIC)), path):
+        if check_magic(file.read(len(MAGIC)), path, oldest=oldest):
             yield from scan(file, path)
 
 
-def _inspected(path: Path) -> Inspection:
-    seen = Inspection(str(path), running=is_being_written(path))
-    watch = _Watch()
-    for record in _records(path):
-        watch.take(record)
-    if not watch.stages:
-        return seen
-    check_of_a_run(path, watch.stages)
-    watch.fill(seen)
-    _look_at_snapshot(path, watch.stages, seen)
-    if seen.max_evals is not None and seen.outcome is None and seen.seconds_each is not None:
-        seen.seconds_left = max(seen.max_evals - seen.evaluations, 0) * seen.seconds_each
-    return seen
+def _read(path: Path) -> Inspection:
+    check_regular(path)
+    inspection = Inspection(str(path), running=is_being_written(path))
+    reader = _Reader(path)
+    for record in _records(path, oldest=1):
+        reader.take(record)
+    if not reader.stages:
+        return inspection
+    try:
+        reader.fill(inspection)
+    except MALFORMED:
+        raise malformed(path, len(MAGIC)) from None
+    with suppress(*MALFORMED):  # it is only a cache
+        _add_snapshot(read_snapshot(path.with_name(path.name + ".snapshot")), reader.stages[-1], inspection)
+    if inspection.max_evals is not None and inspection.outcome is None and inspection.seconds_each is not None:
+        inspection.seconds_left = max(inspection.max_evals - inspection.evaluations, 0) * inspection.seconds_each
+    return inspection
 
 
-def _look_at_snapshot(path: Path, stages: list[Stage], seen: Inspection) -> None:
-    """Take over what is only in the snapshot: the best point, and the course of a compiled run."""
-    snapshot = read_snapshot(path.with_name(path.name + ".snapshot"))
-    if snapshot is None or snapshot.run != stages[-1].header["id"]:
+def _add_snapshot(snapshot: Snapshot | None, stage: Stage, inspection: Inspection) -> None:
+    """Add what is only in the snapshot: the best point, and the course of a compiled run."""
+    if snapshot is None or snapshot.run != stage.header["id"]:
         return
-    _take_point(snapshot, stages[0].header, seen)
+    if inspection.x is None and snapshot.best.x is not None:
+        inspection.x = snapshot.best.x.tolist()
+        inspection.x_fun = snapshot.best.fun if math.isfinite(snapshot.best.fun) else None
     if not snapshot.compiled:
         return
-    seen.compiled = True
-    seen.evaluations = max(seen.evaluations, snapshot.facts.nfev)
-    seen.gradients = max(seen.gradients, snapshot.facts.ngev)
-    seen.failures = max(seen.failures, snapshot.facts.nfail)
+    inspection.compiled = True
+    inspection.evaluations = max(inspection.evaluations, snapshot.facts.nfev)
+    inspection.gradients = max(inspection.gradients, snapshot.facts.ngev)
+    inspection.failures = max(inspection.failures, snapshot.facts.nfail)
     columns = snapshot.recorder.columns
     points = [
         (int(nfev), float(fun)) for nfev, fun in zip(columns["nfev"], columns["fun"], strict=True) if np.isfinite(fun)
     ]
-    if points and len(points) > len(seen.curve):
-        seen.curve = points[:: max(len(points) // POINTS, 1)]
-        seen.best = points[-1][1] if seen.noisy else min(fun for _, fun in points)
+    if len(points) > len(inspection.curve):
+        inspection.curve = points
+        inspection.best = points[-1][1] if inspection.noisy else min(fun for _, fun in points)
 
 
-def _take_point(snapshot: Snapshot, header: Mapping[str, Any], seen: Inspection) -> None:
-    """Take over the best point of a run that has not ended; with noise its answer, if it is as the user sees it."""
-    if seen.x is not None:
-        return
-    if not seen.noisy and not snapshot.compiled and snapshot.incumbent.x is not None:
-        seen.x = snapshot.incumbent.x.tolist()
-        seen.x_fun = snapshot.incumbent.fun
-        return
-    answer = snapshot.tracker.answer(snapshot.step.x)
-    start = (header.get("call") or {}).get("x0") or {}
-    d = len(start["numbers"]) if "numbers" in start else math.prod(start.get("shape", [0]))
-    if header["x_scale"] is None and answer.size == d:
-        seen.x = answer.tolist()
-
-
-class _Watch:
+class _Reader:
     """Sums up records as they are read."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self.stages: list[Stage] = []
-        self.noisy = False
         self.values = 0
         self.gradients = 0
         self.curve = _Curve()
-        self.failures = 0  # besides those on the curve
-        self._first: list[float] = []  # values of the first query
-        self.stamps: deque[tuple[float, int]] = deque(maxlen=RECENT + 1)
-        self.one_by_one = True  # no part was begun before the one before was told
-        self._begun: tuple[int, int] | None = None
+        self._judged = _Curve()  # candidates, the start among them: not the course
+        self._last: float | None = None  # when the last value came,
+        self._busy_since: float | None = None  # or the run was resumed after it
+        self._gaps: deque[tuple[float, int]] = deque(maxlen=RECENT)  # seconds, and rows that came after them
 
     def take(self, record: Record) -> None:
         """Take a record into account."""
-        if record.kind == HEADER:
-            stage = Stage(json.loads(record.content), record.end, record.end)
-            self.noisy = self.noisy or not str(stage.header.get("oracle")).startswith("Deterministic")
-            self.stages.append(stage)
-        elif self.stages:
-            self.stages[-1].take(record)
-            if record.kind == VALUES:
-                self._told(record.content)
-            elif record.kind == BEGUN:
-                number, first, _ = ROWS.unpack(record.content)
-                self.one_by_one = self.one_by_one and self._begun in (None, (number, first))
-                self._begun = (number, first)
+        take_record(self.stages, record, self._path)
+        if record.kind == VALUES:
+            self._take_values(record.content)
+        elif record.kind == CONTINUED:
+            (self._busy_since,) = TIME.unpack(record.content)
 
-    def _told(self, content: bytes) -> None:
-        number, _, rows, order, _, stamp, _ = TOLD.unpack_from(content)
-        self.stamps.append((stamp, rows))
-        self._begun = None
+    def _take_values(self, content: bytes) -> None:
+        _, _, rows, order, _, stamp, _ = VALUES_HEAD.unpack_from(content)
+        if self._busy_since is not None:
+            self._gaps.append((max(stamp - self._busy_since, 0.0), rows))
+        self._last = stamp
+        self._busy_since = stamp
         if order:
             self.gradients += rows
             return
-        if number == 1 and len(self.stages) == 1:
-            self._first += np.frombuffer(content, offset=TOLD.size).tolist()
         self.values += rows
-        if self.stages[-1].ending is not None and (self.noisy or self._gave_two_values()):
-            judging = np.frombuffer(content, offset=TOLD.size)  # of candidates, the start among them: not the course
-            self.failures += int(np.count_nonzero(~np.isfinite(judging)))
-            return
-        self.curve.add(content[TOLD.size :])
+        stage = self.stages[-1]
+        curve = self._judged if stage.ending is not None and stage.noisy else self.curve
+        curve.add(content[VALUES_HEAD.size :])
 
-    def _gave_two_values(self) -> bool:
-        """Whether a bare callable gave two values at one point, which its first query asks for."""
-        call = self.stages[0].header.get("call") or {}
-        bare = call.get("oracle", {}).get("kind") == BARE
-        return bare and len(self._first) == 2 and len(set(self._first)) == 2 and all(map(math.isfinite, self._first))
-
-    def fill(self, seen: Inspection) -> None:
-        """Write down what was seen."""
-        last = self.stages[-1]
+    def fill(self, inspection: Inspection) -> None:
+        """Write the sums down."""
         header = self.stages[0].header
-        seen.stage = len(self.stages)
-        seen.evaluations = self.values
-        seen.gradients = self.gradients
         limits = total_limits(self.stages)
-        seen.max_evals = limits["max_evals"]
-        seen.max_iter = limits["max_iter"]
-        seen.noisy = self.noisy or self._gave_two_values()
-        seen.failures = self.curve.failures + self.failures
-        seen.unanswered = sum(stage.begun - stage.told for stage in self.stages)
-        seen.curve = self.curve.points(seen.noisy)
-        seen.best = self.curve.recent() if seen.noisy else self.curve.lowest
-        seen.seconds_each = _seconds_each(list(self.stamps), self.one_by_one)
-        if self.stamps:
-            seen.seconds_since = max(time.time() - self.stamps[-1][0], 0.0)
-        if last.outcome is not None:
-            about = dict(last.outcome)
-            seen.compiled = bool(about.pop("compiled", False))
-            seen.x = about.pop("x", None)
-            seen.x_fun = about["fun"] if seen.x is not None else None
-            seen.outcome = {**about, "status": Status(about["status"]).name}
-        seen.versions = header["versions"]
-        seen.settings = _settings(header)
+        inspection.stage = len(self.stages)
+        inspection.evaluations = self.values
+        inspection.gradients = self.gradients
+        inspection.max_evals = limits["max_evals"]
+        inspection.max_iter = limits["max_iter"]
+        inspection.noisy = any(stage.noisy for stage in self.stages)
+        inspection.failures = self.curve.failures + self._judged.failures
+        inspection.unanswered = sum(stage.started - stage.answered for stage in self.stages)
+        inspection.curve = self.curve.points(inspection.noisy)
+        inspection.best = self.curve.recent() if inspection.noisy else self.curve.lowest()
+        if self._gaps:
+            inspection.seconds_each = sum(gap for gap, _ in self._gaps) / sum(rows for _, rows in self._gaps)
+        if self._last is not None:
+            inspection.seconds_since = max(time.time() - self._last, 0.0)
+        inspection.versions = header["versions"]
+        oracle = "Unreplayable" if any(stage.noise for stage in self.stages) else header["oracle"]
+        settings = {"method": header["method"], "oracle": oracle, **(header.get("settings") or {})}
+        inspection.settings = {name: _short(value) for name, value in settings.items()}
+        if self.stages[-1].outcome is not None:
+            outcome = dict(self.stages[-1].outcome)
+            inspection.compiled = bool(outcome.pop("compiled", False))
+            inspection.x = outcome.pop("x", None)
+            inspection.x_fun = None if inspection.x is None else outcome["fun"]
+            outcome["status"] = Status(outcome["status"]).name
+            outcome["message"] = outcome["message"][:LONGEST_MESSAGE]
+            inspection.outcome = outcome
 
 
 class _Curve:
@@ -308,7 +287,10 @@ class _Curve:
 
     def __init__(self) -> None:
         self._width = 1
-        self._bins: list[list[float]] = []  # values, finite ones, their sum, the lowest
+        self._count = 0
+        self._finite = np.zeros(BINS)
+        self._sum = np.zeros(BINS)
+        self._lowest = np.full(BINS, np.inf)
         self._waiting: list[bytes] = []
         self._bytes = 0
 
@@ -319,111 +301,60 @@ class _Curve:
         if self._bytes >= AT_ONCE:
             self._take()
 
+    @np.errstate(over="ignore", invalid="ignore")  # values near the largest float
     def _take(self) -> None:
         """Put the values that wait into bins."""
         values = np.frombuffer(b"".join(self._waiting))
         self._waiting.clear()
         self._bytes = 0
-        place = 0
-        while place < values.size:
-            if not self._bins or self._bins[-1][0] >= self._width:
-                self._make_room()
-                self._bins.append([0, 0, 0.0, math.inf])
-            last = self._bins[-1]
-            part = values[place : place + self._width - int(last[0])]
-            place += part.size
-            finite = part[np.isfinite(part)]
-            last[0] += part.size
-            last[1] += finite.size
-            if finite.size:
-                with np.errstate(over="ignore"):  # values near the largest float
-                    last[2] += float(finite.sum())
-                last[3] = min(last[3], float(finite.min()))
+        places = self._count + np.arange(values.size)
+        self._count += values.size
+        while self._count > BINS * self._width:
+            self._halve()
+        finite = np.isfinite(values)
+        bins = places[finite] // self._width
+        self._finite += np.bincount(bins, minlength=BINS)
+        self._sum += np.bincount(bins, values[finite], BINS)
+        np.minimum.at(self._lowest, bins, values[finite])
 
-    def _make_room(self) -> None:
-        if len(self._bins) < 2 * POINTS:
-            return
-        halves = zip(self._bins[::2], self._bins[1::2], strict=True)
-        self._bins = [[a[0] + b[0], a[1] + b[1], a[2] + b[2], min(a[3], b[3])] for a, b in halves]
+    def _halve(self) -> None:
+        half = BINS // 2
         self._width *= 2
+        self._finite = np.append(self._finite.reshape(half, 2).sum(axis=1), np.zeros(half))
+        self._sum = np.append(self._sum.reshape(half, 2).sum(axis=1), np.zeros(half))
+        self._lowest = np.append(self._lowest.reshape(half, 2).min(axis=1), np.full(half, np.inf))
 
     @property
     def failures(self) -> int:
         """Values that are not finite."""
         self._take()
-        return int(sum(count - finite for count, finite, *_ in self._bins))
+        return self._count - int(self._finite.sum())
 
+    @np.errstate(invalid="ignore", divide="ignore")
     def points(self, noisy: bool) -> list[tuple[int, float]]:
         """Return the curve: with noise the mean of each bin, else the lowest value so far."""
         self._take()
-        points = []
-        made = 0
-        lowest = math.inf
-        for count, finite, total, least in self._bins:
-            made += int(count)
-            lowest = min(lowest, least)
-            value = lowest
-            if noisy:
-                value = total / finite if finite else math.inf
-            if math.isfinite(value):
-                points.append((made, value))
-        return points
+        bins = math.ceil(self._count / self._width)
+        evaluations = np.minimum(self._width * np.arange(1, bins + 1), self._count)
+        values = self._sum / self._finite if noisy else np.minimum.accumulate(self._lowest)
+        points = zip(evaluations.tolist(), values[:bins].tolist(), strict=True)
+        return [(count, value) for count, value in points if math.isfinite(value)]
 
-    @property
     def lowest(self) -> float:
-        """The lowest value; NaN when there is none."""
+        """Return the lowest value; NaN when there is none."""
         self._take()
-        lowest = min((least for *_, least in self._bins), default=math.inf)
+        lowest = float(self._lowest.min())
         return lowest if math.isfinite(lowest) else math.nan
 
     def recent(self) -> float:
-        """Return the mean over the last tenth of the bins."""
+        """Return the mean over the last tenth of the bins; NaN when there is no value."""
         self._take()
-        few = self._bins[-math.ceil(len(self._bins) / LAST) :]
-        finite = sum(one[1] for one in few)
-        return sum(one[2] for one in few) / finite if finite else math.nan
+        bins = math.ceil(self._count / self._width)
+        recent = slice(bins - math.ceil(bins / LAST), bins)
+        finite = self._finite[recent].sum()
+        return float(self._sum[recent].sum() / finite) if finite else math.nan
 
 
-def _seconds_each(stamps: list[tuple[float, int]], one_by_one: bool) -> float | None:
-    """Return the time of an evaluation, without pauses of the run.
-
-    A pause is a gap longer than all others together. Where no two evaluations ran at a time, whose answers may come in
-    bursts, any number of gaps are pauses that are far longer than all shorter ones, together, too.
-    """
-    gaps = sorted((max(after - before, 0.0), rows) for (before, _), (after, rows) in pairwise(stamps))
-    total = sum(gap for gap, _ in gaps)
-    below = 0.0
-    for place, (gap, _) in enumerate(gaps if one_by_one else ()):
-        if place >= max(len(gaps) / 2, 2) and gap > max(below, PAUSE * gaps[place - 1][0]):
-            gaps = gaps[:place]
-            total = below
-            break
-        below += gap
-    while len(gaps) > 2 and gaps[-1][0] > total - gaps[-1][0]:
-        total -= gaps.pop()[0]
-    rows = sum(rows for _, rows in gaps)
-    return total / rows if rows else None
-
-
-def _settings(header: dict[str, Any]) -> dict[str, Any]:
-    """Return what makes a run in short."""
-    if header.get("settings"):
-        return {"method": header["method"], "oracle": header["oracle"], **header["settings"]}
-    scale = header["x_scale"]
-    shown = {"method": header["method"], "oracle": header["oracle"], "x0": header["x0"]["shown"]}
-    shown["x_scale"] = None if scale is None else scale["shown"]
-    shown["bounds"] = None if header["bounds"] is None else f"{header['bounds']}"[:200]
-    for name in ("output", "stop", "stationarity"):
-        shown[name] = header[name]
-    return shown
-
-
-def _finite(value: Any) -> Any:
-    """Return plain data with None in the place of numbers that JSON has no word for."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+def _short(value: Any) -> Any:
+    """Return a setting of the file, cut where it is too long to show."""
+    return value if len(str(value)) <= LONGEST else str(value)[:LONGEST]

@@ -1,24 +1,28 @@
-"""The journal: every value that a run was told, on disk as it arrives, so that nothing is paid for twice.
+"""The journal: every value of a run, on disk as it arrives, so that nothing is evaluated twice.
 
-Where a run asks follows from its settings, its seed and the values it was told. So a run is its header plus its values:
-going on means to play it again, answering from the journal, and to ask only for what is missing. The journal keeps a
-fingerprint of every query, so that a run that would go another way is refused and not mixed up.
+Where a run evaluates follows from its settings, its seed and the values that it received. So a run is its header plus
+its values: to continue it means to replay it, with answers from the journal, and to evaluate only what is missing. The
+journal keeps a fingerprint of every query, so that a run that would take another course is refused and not mixed up.
 
-======== ===========================================================================================================
-record   what it holds
-======== ===========================================================================================================
-HEADER   what makes this run (JSON): method, start, seed, oracle, bounds, limits; one for each stage
-BEGUN    rows of a query that are about to be evaluated
-UNBEGUN  so many of them were not, since an exception came before them
-VALUES   values of rows of a query, with its fingerprint
-MONITOR  what the user's monitor said
-ENDING   from here on, a run with a larger budget would go another way
-LIMITS   the run goes on with a larger budget (JSON)
-OUTCOME  how it ended (JSON)
-======== ===========================================================================================================
+=========== ========================================================================================================
+record      what it holds
+=========== ========================================================================================================
+HEADER      what makes this run (JSON): method, start, seed, oracle, bounds, limits; one for each stage
+STARTED     rows of a query that are about to be evaluated
+NOT_STARTED number of these rows that were not, since an exception came before them
+VALUES      values of rows of a query, with its fingerprint
+MONITOR     a value of the user's monitor
+ENDING      from here on, a run with a larger budget would take another course
+LIMITS      the run continues with a larger budget (JSON)
+OUTCOME     how it ended (JSON)
+REASON      why an evaluation failed, in words; only the first of a stage
+NOISE       how noise showed in a function that was taken to have none, in words
+CONTINUED   the time at which a process began to evaluate; what lies before it is a pause
+=========== ========================================================================================================
 
-A snapshot of the state stands beside it (`….snapshot`), so that a long run need not be played again from its start.
-It is only a cache: without it the run is played again, with the same end.
+A snapshot of the state stands beside it (`….snapshot`), so that a long run need not be replayed from its start. It is
+only a cache: without it the run is replayed, with the same end. A journal may come from a stranger: what is read from
+it is checked, and text in it is stripped of control characters.
 """
 
 from __future__ import annotations
@@ -40,98 +44,176 @@ import numpy as np
 import goldstein
 from goldstein import arguments
 from goldstein.oracle import Answer, Array, Query
-from goldstein.run.records import MAGIC, Record, Records
+from goldstein.oracle.interrupts import Interrupts
+from goldstein.run.records import MAGIC, MALFORMED, DamagedError, Record, Records, malformed
 from goldstein.run.result import Status
-from goldstein.run.snapshot import Snapshot, read_snapshot, write_snapshot
+from goldstein.run.snapshot import Snapshot, SnapshotFile
 from goldstein.state import from_plain_state
+from goldstein.warnings import warn
 
 log = logging.getLogger("goldstein")
 
-HEADER, BEGUN, VALUES, MONITOR, ENDING, LIMITS, OUTCOME, UNBEGUN = range(8)
+HEADER, STARTED, VALUES, MONITOR, ENDING, LIMITS, OUTCOME, NOT_STARTED, REASON, NOISE, CONTINUED = range(11)
 ROWS = struct.Struct("<QII")  # number of the query, first row, rows
-TOLD = struct.Struct("<QIIBdd16s")  # the same; order, roundoff, time of day, fingerprint of the query
-SEEN = struct.Struct("<Qd")  # evaluations, what the monitor said
-END = struct.Struct("<QB")  # number of queries, status
-SLOW = 0.05  # seconds of an evaluation from which on every record is forced to the disk
-FEW_QUERIES = 1000  # so many are played again in no time
+VALUES_HEAD = struct.Struct("<QIIBdd16s")  # the same; order, roundoff, time, fingerprint of the query
+MONITOR_BODY = struct.Struct("<Qd")  # evaluations, value of the monitor
+ENDING_BODY = struct.Struct("<QB")  # number of queries, status
+TIME = struct.Struct("<d")
+PASSED_OVER = (LIMITS, OUTCOME, REASON, NOISE, CONTINUED)  # when a run is replayed
+SLOW = 0.05  # seconds; the records of evaluations that take longer are each forced to the disk
+LONGEST = 200  # letters of a text of the file in a message
+LATEST = 1e11  # seconds since 1970, which no clock has reached
+Limits = dict[str, int | None]
+EXTEND = "use extend=True (--extend on the command line) to continue from its answer as a new stage"
 
 
 @dataclass
 class Stage:
-    """A stage of a run, as it stands in the journal.
+    """A stage of a run, as it stands in the journal."""
 
-    Attributes
-    ----------
-    header : dict
-        What makes the run, with the limits that hold now.
-    start, end : int
-        Where its records begin and end in the file.
-    ending, ended : int, Status or None
-        Where the record ENDING stands, and how the run was about to end.
-    queries : int
-        Queries of which there is any record.
-    begun, told : int
-        Rows that were begun and rows that were answered.
-    outcome : dict or None
-        How it ended.
-    """
-
-    header: dict[str, Any]
-    start: int
-    end: int
-    ending: int | None = None
-    ended: Status | None = None
-    queries: int = 0
-    begun: int = 0
-    told: int = 0
+    header: dict[str, Any]  # what makes the run, with its present limits
+    start: int  # where its records begin
+    end: int  # and end in the file
+    ending: int | None = None  # where the record ENDING stands
+    started: int = 0  # rows
+    answered: int = 0
     outcome: dict[str, Any] | None = None
+    reason: str = ""  # why the first evaluation failed that tells
+    noise: str = ""  # how noise showed
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the run took its function to be noisy; 0.2 wrote only its kind."""
+        declared = self.header.get("noisy", not self.header["oracle"].startswith("Deterministic"))
+        return bool(self.noise or declared)
 
     def take(self, record: Record) -> None:
-        """Take a record into account."""
-        self.end = record.end
-        if record.kind == BEGUN:
-            number, _, rows = ROWS.unpack(record.content)
-            self.queries = number
-            self.begun += rows
-        elif record.kind == UNBEGUN:
-            self.begun -= ROWS.unpack(record.content)[2]
+        """Take a record into account; raise one of `MALFORMED` if it is no record of a run."""
+        if record.kind == STARTED:
+            self.started += ROWS.unpack(record.content)[2]
+        elif record.kind == NOT_STARTED:
+            self.started -= ROWS.unpack(record.content)[2]
+            _require(self.started >= 0)
         elif record.kind == VALUES:
-            number, _, rows, *_ = TOLD.unpack_from(record.content)
-            self.queries = number
-            self.told += rows
-        elif record.kind == ENDING and self.ending is None:
-            _, status = END.unpack(record.content)
-            self.ending = record.start
-            self.ended = Status(status)
+            _, _, rows, order, roundoff, stamp, _ = VALUES_HEAD.unpack_from(record.content)
+            entries, odd_bytes = divmod(len(record.content) - VALUES_HEAD.size, 8)
+            _require(rows > 0 and not odd_bytes and entries > 0 and entries % rows == 0)
+            _require(order == 1 or (order == 0 and entries == rows))
+            _require(0 <= roundoff < 1 and 0 <= stamp < LATEST)
+            self.answered += rows
+        elif record.kind == MONITOR:
+            MONITOR_BODY.unpack(record.content)
+        elif record.kind == ENDING:
+            Status(ENDING_BODY.unpack(record.content)[1])
+            if self.ending is None:
+                self.ending = record.start
         elif record.kind == LIMITS:
-            self.header["limits"] = json.loads(record.content)
+            self.header["limits"] = _checked_limits(_from_json(record.content))
         elif record.kind == OUTCOME:
-            self.outcome = json.loads(record.content)
+            self.outcome = _checked_outcome(_from_json(record.content))
+        elif record.kind == REASON:
+            self.reason = self.reason or _text(record.content)
+        elif record.kind == NOISE:
+            self.noise = _text(record.content)
+        elif record.kind == CONTINUED:
+            _require(0 <= TIME.unpack(record.content)[0] < LATEST)
+        else:
+            _require(False)
+        self.end = record.end
 
 
-def stages_of(records: Iterator[Record]) -> list[Stage]:
+def _require(condition: bool) -> None:
+    if not condition:
+        raise ValueError
+
+
+def _text(content: bytes) -> str:
+    return arguments.printable(content.decode())[:LONGEST]
+
+
+def _from_json(content: bytes) -> Any:
+    """Return plain data whose texts are printable."""
+    return _printable(json.loads(content))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isprintable() else arguments.printable(value)
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    return value
+
+
+def _checked_header(content: bytes, path: Path) -> dict[str, Any]:
+    """Return the header of a run; refuse that of something else, such as an attack."""
+    raw = json.loads(content)
+    header = {**_printable(raw), "call": raw.get("call")}  # arguments stay as they are
+    if "rng" not in header and "about" in header:
+        about = str(header["about"])[:LONGEST]
+        raise DamagedError(f"{path} is the journal of {about} and not of a run: choose another file.")
+    _require(isinstance(header["rng"], dict) and isinstance(header["id"], str) and len(header["id"]) <= LONGEST)
+    versions = header["versions"]
+    _require(all(isinstance(version, str) and len(version) <= LONGEST for version in versions.values()))
+    _checked_limits(header["limits"])
+    _require(isinstance(header["method"], str) and isinstance(header["oracle"], str))
+    for name in ("call", "settings"):
+        _require(header.get(name) is None or isinstance(header[name], dict))
+    return header
+
+
+def _checked_limits(limits: Any) -> Limits:
+    _require(limits.keys() == {"max_evals", "max_iter"})
+    for limit in limits.values():
+        _require(limit is None or (type(limit) is int and limit > 0))
+    return dict(limits)
+
+
+def _checked_outcome(outcome: Any) -> dict[str, Any]:
+    Status(outcome["status"])
+    _require(isinstance(outcome["message"], str))
+    for number in (outcome["fun"], outcome["fun_stderr"], *outcome.get("x", ())):
+        _require(type(number) in (int, float))
+        float(number)
+    return dict(outcome)
+
+
+def take_record(stages: list[Stage], record: Record, path: Path) -> None:
+    """Take the next record of a file into account, which may open a stage; refuse one that no run has written."""
+    try:
+        if record.kind == HEADER:
+            stages.append(Stage(_checked_header(record.content, path), record.end, record.end))
+        else:
+            stages[-1].take(record)
+    except DamagedError:
+        raise
+    except MALFORMED:
+        raise malformed(path, record.start) from None
+
+
+def read_stages(records: Iterator[Record], path: Path) -> list[Stage]:
     """Return the stages of a run from its records."""
     stages: list[Stage] = []
     for record in records:
-        if record.kind == HEADER:
-            stages.append(Stage(json.loads(record.content), record.end, record.end))
-        elif stages:
-            stages[-1].take(record)
+        take_record(stages, record, path)
     return stages
 
 
-def check_of_a_run(path: Path, stages: list[Stage]) -> None:
-    """Refuse the records of something else, such as an attack."""
-    if stages and "rng" not in stages[0].header:
-        about = stages[0].header.get("about", "something else")
-        raise ValueError(f"{path} is the journal of {about} and not of a run: give journal= another file.")
+def total_limits(stages: list[Stage]) -> Limits:
+    """Return the limits of a run, all its stages together."""
+    limits: Limits = {}
+    for name in stages[0].header["limits"]:
+        each = [stage.header["limits"][name] for stage in stages]
+        limits[name] = None if None in each else sum(each)
+    return limits
 
 
 class Journal:
-    """Where a run keeps every value that it was told; `journal=` of `minimize` takes it, or just its path.
+    """The file that keeps every value of a run; `journal=` of `minimize` takes it, or just its path.
 
-    If the file exists when a run starts, the run goes on from it: bit for bit as if it had never been stopped, and
-    without asking again for any value that is there.
+    If the file exists when a run starts, the run continues from it: bit for bit as if it had never been stopped, and
+    without evaluating again what is there.
 
     Parameters
     ----------
@@ -141,7 +223,7 @@ class Journal:
         Seconds after which what was written is forced to the disk; when evaluations take longer than 50 ms, every
         record is.
     snapshots : float, optional
-        Seconds between two snapshots of the state, which keep a long run from being played again from its start.
+        Seconds between two snapshots of the state, so that a long run need not be replayed from its start.
 
     Notes
     -----
@@ -167,21 +249,22 @@ class Journal:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"The path of a journal must be a str or a Path, got {type(path).__name__}.")
         self.path = Path(path)
-        self.sync = arguments.number("sync", sync, "a number of seconds ≥ 0", lambda given: given >= 0)
-        self.snapshots = arguments.number("snapshots", snapshots, "a number of seconds ≥ 0", lambda given: given >= 0)
+        self.sync = arguments.number("sync", sync, "a number of seconds ≥ 0", lambda x: x >= 0)
+        self.snapshots = arguments.number("snapshots", snapshots, "a number of seconds ≥ 0", lambda x: x >= 0)
         self.stages: list[Stage] = []
-        self.call: dict[str, Any] | None = None  # by which the run was begun, in plain data; kept, and not compared
-        self.settings: dict[str, Any] | None = None  # the same as people read it
+        self.call: dict[str, Any] | None = None  # of `minimize`, in plain data; not compared
+        self.settings: dict[str, Any] | None = None  # the same for people
         self.number = 0  # queries that were asked
         self.doubt = ""  # whether the values in it are those of the function at hand
-        self.lost = 0  # rows that were begun in earlier lives of the run, and never answered
-        self._records: Records | None = None
+        self.lost = 0  # rows that were started in earlier lives of the run, and never answered
+        self.reason = ""  # why the first evaluation of this stage failed that tells
+        self._records: Records  # it and the snapshots: while the journal is open
         self._stage = -1
+        self._continued = False
         self._ahead: Record | None = None
         self._reader: Iterator[Record] = iter(())
-        self._query = _Asked()
-        self._saved = time.monotonic()
-        self._saved_at = 0
+        self._query = _OpenQuery()
+        self._snapshots: SnapshotFile
 
     @property
     def snapshot_path(self) -> Path:
@@ -192,58 +275,78 @@ class Journal:
         """Open the file and read what it holds; a torn tail is cut off."""
         self._records = Records(self.path, self.sync)
         try:
-            self.stages = stages_of(self._records.read())
-            check_of_a_run(self.path, self.stages)
+            self.stages = read_stages(self._records.read(), self.path)
             self._records.cut(self.stages[-1].end if self.stages else len(MAGIC))
         except BaseException:
             self._records.close()
             raise
         self._stage = -1
+        self._continued = False
         self.lost = 0
-        self.snapshot_path.with_name(self.snapshot_path.name + ".new").unlink(missing_ok=True)
+        self._snapshots = SnapshotFile(self.snapshot_path, self.snapshots)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        assert self._records is not None
-        self._records.force()
-        self._records.close()
-        self._records = None
+        """Force the file to the disk and unlock it; Ctrl-C waits meanwhile, since the run has ended."""
+        with Interrupts():
+            try:
+                self._records.force()
+            except OSError as error:  # no reason to lose the result
+                if exc[0] is None:
+                    warn(str(error))
+            finally:
+                self._records.close()
 
     def generator(self, rng: int | np.random.Generator | None) -> np.random.Generator:
         """Return the generator of the run: of its seed, or as in the journal if there is none."""
-        if rng is None and self.stages:
+        if rng is not None or not self.stages:
+            return arguments.generator(rng)
+        try:
             return from_plain_state(self.stages[0].header["rng"])
-        return arguments.generator(rng)
+        except MALFORMED:
+            raise malformed(self.path, len(MAGIC)) from None
 
-    def planned(self, limits: Mapping[str, int | None], horizon: bool, extend: bool) -> list[dict[str, int | None]]:
-        """Return the limits of each stage of the run: as in the journal, and one more for what it is extended by."""
-        before = [dict(stage.header["limits"]) for stage in self.stages]
-        if not before or not horizon:
-            return [dict(limits)]
-        rest = {name: _rest(limit, [stage[name] for stage in before]) for name, limit in limits.items()}
-        if all(left == 0 for left in rest.values()):
-            return before
-        if len(before) == 1 and not extend:
-            return [dict(limits)]  # to be refused
-        for name, left in rest.items():
-            if extend and left == 0 and limits[name] is not None:
-                raise ValueError(f"{name}={limits[name]} is used up, so that there is nothing to extend by: give more.")
-            if left is not None and left < 0:
-                raise ValueError(f"{self.path} is the journal of a run with a larger {name} than {limits[name]}.")
-        if not extend:
-            raise ValueError(f"{self.path} is the journal of a run with smaller limits: give extend=True to go on.")
-        return [*before, {name: None if limits[name] is None else left for name, left in rest.items()}]
+    def stage_limits(self, limits: Limits, *, horizon: bool, extend: bool) -> list[Limits]:
+        """Return the limits of each stage: as in the journal, and of one more if the run is extended.
 
-    def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], horizon: bool) -> Snapshot | None:
-        """Begin the next stage, or go on with it; return the snapshot to go on from, if there is one."""
-        assert self._records is not None
+        A smaller limit is refused, and a larger one where steps were planned for it, unless the run is extended.
+        """
+        if not self.stages:
+            return [limits]
+        before = total_limits(self.stages)
+        for name, limit in limits.items():
+            self._check_limit(name, limit, before[name], planned=horizon and not extend)
+        if limits == before:
+            return [stage.header["limits"] for stage in self.stages]
+        if not horizon:
+            return [limits]
+        further: Limits = {}
+        for name, limit in limits.items():
+            if limit is not None and limit == before[name]:
+                raise arguments.WrongValueError(name, f"more than the {limit} that this run has used")
+            further[name] = None if limit is None else limit - (before[name] or 0)
+        return [*(stage.header["limits"] for stage in self.stages), further]
+
+    def _check_limit(self, name: str, limit: int | None, before: int | None, *, planned: bool) -> None:
+        if limit == before:
+            return
+        if before is None:
+            raise arguments.WrongValueError(name, f"left out, as in {self.path}", str(limit))
+        if limit is not None and limit < before:
+            raise arguments.WrongValueError(name, f"at least {before}, as in {self.path}", str(limit))
+        if planned:
+            expected = f"{before}, for which the steps of this run were planned"
+            raise arguments.WrongValueError(name, expected, str(limit), EXTEND)
+
+    def begin(self, identity: Mapping[str, Any], limits: Limits, *, noisy: bool) -> Snapshot | None:
+        """Begin the next stage, or continue it; return the snapshot to continue from, if there is one."""
         self._stage += 1
         self.number = 0
-        self._saved = time.monotonic()
-        self._saved_at = 0
+        self.reason = ""
+        self._snapshots.wait()
         if self._stage == len(self.stages):
             versions = {"goldstein": goldstein.__version__, "numpy": np.__version__}
-            header = {"id": uuid.uuid4().hex, "versions": versions, **identity, "limits": dict(limits)}
+            header = {"id": uuid.uuid4().hex, "versions": versions, **identity, "limits": dict(limits), "noisy": noisy}
             if self._stage == 0:
                 header["call"] = self.call
                 header["settings"] = self.settings
@@ -254,17 +357,17 @@ class Journal:
         stage = self.stages[self._stage]
         _compare(self.path, stage.header, identity)
         self.doubt = self._another_function(stage.header)
-        larger = _larger(self.path, stage.header["limits"], limits, horizon)
+        larger = stage.header["limits"] != limits
         if larger:
             self._forget_ending(stage)
-        if larger:
             stage.header["limits"] = dict(limits)
             self._records.append(LIMITS, _json(limits), at_once=True)
             stage.end = self._records.end
-        self.lost += stage.begun - stage.told
-        log.info("%s: goes on after %d values, which are not asked for again", self.path, stage.told)
-        snapshot = self._snapshot(stage, larger)
-        if snapshot is None:
+        self.reason = stage.reason
+        self.lost += stage.started - stage.answered
+        log.info("%s: continues after %d values, which are not evaluated again", self.path, stage.answered)
+        snapshot = self._snapshots.read(stage.header["id"], stage.end)
+        if snapshot is None or (larger and not snapshot.compiled):  # its history is spread over the smaller budget
             self._read_from(stage.start)
             return None
         self.number = snapshot.queries
@@ -277,54 +380,46 @@ class Journal:
         named = ":" in then and ":" in now
         if not named or then.rpartition(":")[2] == now.rpartition(":")[2]:
             return ""
-        return f"{self.path} holds values of {then}, which were taken for those of {now}."
+        return (
+            f"{self.path} holds values of {arguments.printable(then):.200}, which were taken for those of {now:.200}."
+        )
 
     def _forget_ending(self, stage: Stage) -> None:
-        """Drop the end that a run came to which now goes on; later stages began at that end."""
-        assert self._records is not None
+        """Drop the end of a run that now continues; later stages began at that end."""
         if stage.ending is None:
             return
         self._records.cut(stage.ending)
-        fresh = stages_of(self._records.read())
+        fresh = read_stages(self._records.read(), self.path)
         self.stages = fresh
         vars(stage).update(vars(fresh[self._stage]))
         self.stages[self._stage] = stage
 
-    def _snapshot(self, stage: Stage, larger: bool) -> Snapshot | None:
-        found = read_snapshot(self.snapshot_path)
-        if found is None or found.run != stage.header["id"]:
-            return None
-        if found.position > stage.end:  # of a course that is gone
-            self.snapshot_path.unlink(missing_ok=True)
-            return None
-        if larger and not found.compiled:  # all of the history is spread over the budget: played again, it is exact
-            return None
-        return found
-
     def _read_from(self, position: int) -> None:
-        assert self._records is not None
         self._reader = self._records.read(position)
         self._step()
 
     def _step(self) -> None:
-        """Go on to the next record of this stage."""
+        """Read the next record of this stage."""
         self._ahead = next(self._reader, None)
-        while self._ahead is not None and self._ahead.kind in (LIMITS, OUTCOME):
+        while self._ahead is not None and self._ahead.kind in PASSED_OVER:
             self._ahead = next(self._reader, None)
         if self._ahead is not None and self._ahead.kind == HEADER:
             self._ahead = None
 
     def ended_here(self, status: Status) -> bool:
-        """Whether the run came to its end at this very place, for a reason that may hold no longer."""
-        while self._ahead is not None and self._ahead.kind == MONITOR:  # of a monitor that is not asked any more
+        """Whether the run ended at this place before, for a reason that may no longer hold."""
+        while self._ahead is not None and self._ahead.kind == MONITOR:  # of a monitor that is not called any more
             self._step()
-        return self._ahead is not None and self._ahead.kind == ENDING and END.unpack(self._ahead.content)[1] == status
+        return (
+            self._ahead is not None
+            and self._ahead.kind == ENDING
+            and ENDING_BODY.unpack(self._ahead.content)[1] == status
+        )
 
-    def goes_on(self, status: Status) -> None:
-        """Forget the end that the run came to here, now that it goes on."""
-        if self._ahead is not None and self.ended_here(status):
-            stage = self.stages[self._stage]
-            self._forget_ending(stage)
+    def drop_end(self, status: Status) -> None:
+        """Drop the end of the run at this place, now that it continues."""
+        if self.ended_here(status):
+            self._forget_ending(self.stages[self._stage])
             self._ahead = None
 
     @property
@@ -332,24 +427,25 @@ class Journal:
         """Whether what comes next has happened before."""
         return self._ahead is not None
 
-    def known(self, query: Query) -> list[tuple[int, Answer]]:
+    def answers_to(self, query: Query) -> list[tuple[int, Answer]]:
         """Return the rows of the next query that are in the journal: first row and answer, in order."""
         self.number += 1
-        self._query = _Asked(fingerprint(query), query.order)
+        self._query = _OpenQuery(fingerprint(query), query.order)
         parts: dict[int, Answer] = {}
-        rows_known = 0
-        while self._ahead is not None and rows_known < len(query):
+        answered = 0
+        while self._ahead is not None and answered < len(query):
             record = self._ahead
-            if record.kind in (BEGUN, VALUES):
+            if record.kind in (STARTED, VALUES):
                 number, first, rows = ROWS.unpack_from(record.content)
-                self._check_course(number == self.number)
+                self._check_course(number == self.number and first + rows <= len(query))
             if record.kind == VALUES:
-                order, roundoff, _, found = TOLD.unpack_from(record.content)[3:]
-                self._check_course(found == self._query.fingerprint)
-                values = np.frombuffer(record.content, offset=TOLD.size).reshape(rows, -1).copy()
+                order, roundoff, _, digest = VALUES_HEAD.unpack_from(record.content)[3:]
+                self._check_course(digest == self._query.fingerprint and order == query.order)
+                values = np.frombuffer(record.content, offset=VALUES_HEAD.size).reshape(rows, -1).copy()
+                self._check_course(values.shape[1] == (query.points.shape[1] if order else 1))
                 parts[first] = Answer(values if order else values[:, 0], roundoff)
-                rows_known += rows
-            self._step()  # also past a monitor that nobody asks for any more
+                answered += rows
+            self._step()  # also past a monitor that is no longer there
         return sorted(parts.items())
 
     def _check_course(self, same: bool) -> None:
@@ -362,29 +458,39 @@ class Journal:
 
     def start(self, first: int, rows: int) -> None:
         """Take note that rows are about to be evaluated; see `EvaluationLog`."""
-        assert self._records is not None
+        if not self._continued:
+            self._records.append(CONTINUED, TIME.pack(time.time()))
+            self._continued = True
         self._query.since[first] = time.monotonic()
-        self._records.append(BEGUN, ROWS.pack(self.number, first, rows))
+        self._records.append(STARTED, ROWS.pack(self.number, first, rows))
 
     def take_back(self, rows: int) -> None:
-        """Take note that rows were not begun after all, since an exception came before; see `EvaluationLog`."""
-        assert self._records is not None
-        self._records.append(UNBEGUN, ROWS.pack(self.number, 0, rows))
+        """Take note that rows were not started after all, since an exception came before; see `EvaluationLog`."""
+        self._records.append(NOT_STARTED, ROWS.pack(self.number, 0, rows))
 
     def record(self, first: int, answer: Answer) -> None:
         """Write down the answer to some rows; see `EvaluationLog`."""
-        assert self._records is not None
         rows = len(answer.values)
-        asked = self._query
-        head = TOLD.pack(self.number, first, rows, asked.order, answer.roundoff, time.time(), asked.fingerprint)
-        begun = asked.since.pop(first, np.inf)
-        slow = time.monotonic() - begun >= SLOW * rows
+        query = self._query
+        head = VALUES_HEAD.pack(self.number, first, rows, query.order, answer.roundoff, time.time(), query.fingerprint)
+        since = query.since.pop(first, np.inf)
+        slow = time.monotonic() - since >= SLOW * rows
+        if answer.reason and not self.reason:
+            self.reason = answer.reason
+            self._records.append(REASON, answer.reason[:LONGEST].encode())
         self._records.append(VALUES, head + np.ascontiguousarray(answer.values).tobytes(), at_once=slow)
 
-    def monitored(self, nfev: int) -> float | None:
-        """Return what the monitor said after so many evaluations, if that is in the journal."""
+    def noise(self, reason: str) -> None:
+        """Write down how noise showed in a function that was taken to have none."""
+        stage = self.stages[self._stage]
+        if not stage.noise and not self.replaying:
+            stage.noise = reason
+            self._records.append(NOISE, reason[:LONGEST].encode())
+
+    def monitor_value(self, nfev: int) -> float | None:
+        """Return the value of the monitor after `nfev` evaluations, if it is in the journal."""
         while self._ahead is not None and self._ahead.kind == MONITOR:
-            before, value = SEEN.unpack(self._ahead.content)
+            before, value = MONITOR_BODY.unpack(self._ahead.content)
             if before > nfev:
                 return None
             self._step()
@@ -393,73 +499,51 @@ class Journal:
         return None
 
     def monitor(self, nfev: int, value: float) -> None:
-        """Write down what the monitor said."""
+        """Write down a value of the monitor."""
         if not self.replaying:
-            assert self._records is not None
-            self._records.append(MONITOR, SEEN.pack(nfev, value))
+            self._records.append(MONITOR, MONITOR_BODY.pack(nfev, value))
 
     def ending(self, status: Status) -> None:
-        """Write down that the run comes to its end, from where one with a larger budget would go another way."""
+        """Write down that the run ends, from where one with a larger budget would take another course."""
         if self._ahead is not None and self._ahead.kind == ENDING:
             self._step()
         if not self.replaying and self.stages[self._stage].ending is None:
-            assert self._records is not None
             self.stages[self._stage].ending = self._records.end
-            self._records.append(ENDING, END.pack(self.number, status))
+            self._records.append(ENDING, ENDING_BODY.pack(self.number, status))
 
     def outcome(self, about: Mapping[str, Any]) -> None:
         """Write down how the run has ended."""
         stage = self.stages[self._stage]
         if stage.outcome is None and not self.replaying:
-            assert self._records is not None
             stage.outcome = dict(about)
             self._records.append(OUTCOME, _json(about), at_once=True)
             stage.end = self._records.end
-        if not about["compiled"] and self._last_stage:  # the journal holds every value of the run
-            self.snapshot_path.unlink(missing_ok=True)
+        if not about["compiled"] and self.in_last_stage:  # the journal holds every value of the run
+            self._snapshots.delete()
 
     @property
-    def _last_stage(self) -> bool:
+    def in_last_stage(self) -> bool:
         """Whether this is the last stage so far; the snapshot belongs to that one."""
         return self._stage == len(self.stages) - 1
 
     def due(self, compiled: bool) -> bool:
         """Whether it is time for a snapshot."""
-        if self.replaying or time.monotonic() - self._saved < self.snapshots:
-            return False
-        return compiled or self.number - self._saved_at >= FEW_QUERIES or not self.snapshots
+        return not self.replaying and self._snapshots.due(self.number, compiled)
 
     def save(self, snapshot: Snapshot) -> None:
         """Write a snapshot, when everything before it is on the disk."""
-        assert self._records is not None
-        if not self._last_stage:
-            return
-        self._records.force()
-        snapshot.run = self.stages[self._stage].header["id"]
-        try:
-            write_snapshot(self.snapshot_path, snapshot)
-        except OSError as error:  # it is only a cache
-            log.warning("%s: no snapshot could be written: %s", self.snapshot_path, error)
-        self._saved = time.monotonic()
-        self._saved_at = self.number
+        if self.in_last_stage:
+            snapshot.run = self.stages[self._stage].header["id"]
+            self._snapshots.write(snapshot, self._records)
 
     @property
     def position(self) -> int:
         """Where the next record will stand."""
-        assert self._records is not None
         return self._records.end if self._ahead is None else self._ahead.start
 
 
-def _rest(limit: int | None, before: list[int | None]) -> int | None:
-    """Return what a limit leaves after earlier stages; None: no end to it."""
-    used = [one for one in before if one is not None]
-    if limit is None:
-        return 0 if len(used) < len(before) else None
-    return limit - sum(used)
-
-
 @dataclass
-class _Asked:
+class _OpenQuery:
     """The query at hand: its fingerprint, its order, and when parts of it were begun."""
 
     fingerprint: bytes = b""
@@ -503,7 +587,7 @@ def _into(digest: Any, value: Any) -> None:
             _into(digest, item)
 
 
-def shown_point(x: Array) -> dict[str, str]:
+def point_entry(x: Array) -> dict[str, str]:
     """Return a point as a header holds it: its fingerprint, and a few entries for people."""
     return {"content": content_of(x), "shown": arguments.shown(x)}
 
@@ -514,36 +598,14 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 def _compare(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to go on with another run than the one in the journal."""
-    for name, value in json.loads(_json(now)).items():
+    for name, value in _from_json(_json(now)).items():
         then = before.get(name)
         if then == value:
             continue
         if name == "rng":
-            raise ValueError(f"{path} is the journal of a run with another rng; give the same seed, or rng=None.")
+            raise ValueError(f"{path} is the journal of a run with another seed: use the same one, or none.")
         then = then["shown"] if isinstance(then, dict) and "shown" in then else then
         value = value["shown"] if isinstance(value, dict) and "shown" in value else value
         raise ValueError(
             f"{path} is the journal of another run: its {name} was {then!r:.200}, now it is {value!r:.200}."
         )
-
-
-def _larger(path: Path, before: Mapping[str, Any], now: Mapping[str, Any], horizon: bool) -> bool:
-    """Return whether the limits of a run have grown; refuse smaller ones, and larger ones where steps are planned."""
-    grown = False
-    for name, limit in now.items():
-        then = np.inf if before[name] is None else before[name]
-        new = np.inf if limit is None else limit
-        if new < then and before[name] is None:
-            raise ValueError(f"{path} is the journal of a run without {name}, so it cannot be given one now.")
-        if new < then:
-            raise ValueError(
-                f"{path} is the journal of a run with {name}={before[name]}, and {limit} is less: give {before[name]} "
-                "or more."
-            )
-        if new > then and horizon:
-            raise ValueError(
-                f"The steps of this run were planned for {name}={before[name]}, so it cannot become one of {limit}: "
-                "give extend=True (on the command line --extend) to go on from its answer as a new stage."
-            )
-        grown = grown or new > then
-    return grown

@@ -56,6 +56,9 @@ class Part:
     last: int
     playing: Playing
 
+    def __len__(self) -> int:
+        return self.last - self.first
+
 
 Evaluate = Callable[[Sequence[Part]], Sequence[Answer | Exception]]
 Done = Callable[[Session, Result | Exception], Any]

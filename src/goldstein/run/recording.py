@@ -31,7 +31,7 @@ def record(run: Session) -> Status | None:
             return Status.CALLBACK
         if isinstance(stops, bool | np.bool_) and stops:
             return Status.CALLBACK
-    journal.goes_on(Status.CALLBACK)
+    journal.drop_end(Status.CALLBACK)
     return None
 
 
@@ -55,7 +55,7 @@ def _monitor(run: Session) -> float:
     if monitor is None:
         return np.nan
     journal = run.checkpoints.journal
-    value: float | None = journal.monitored(run.facts.nfev)
+    value: float | None = journal.monitor_value(run.facts.nfev)
     if value is None:
         try:
             with run.interrupts.allowed():

@@ -1,13 +1,16 @@
-"""A file of records that only grows: whatever kills its writer, what was written before is there.
+"""A file of records that only grows: if its writer is killed, what was written before is still there.
 
 Each record is a head (mark, kind, length and a checksum of these), its content and a checksum of that, written by one
 call. A record that was cut off at the end of the file is a torn tail, which is dropped; anything else that does not
-fit is damage, and is refused with its position. Plain data, nothing is pickled.
+fit is damage, and is refused with its position. Plain data, nothing is pickled. The first line holds a version that
+grows with each incompatible change.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import struct
 import time
 import weakref
@@ -15,18 +18,27 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 from zlib import crc32
 
-MAGIC = b"goldstein journal 1\n"
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+VERSION = 2
+MAGIC = f"goldstein journal {VERSION}\n".encode()
 MARK = b"\xf0g"
 HEAD = struct.Struct("<2sBxI")  # mark, kind, length of the content
 SUM = struct.Struct("<I")
 FRAME = HEAD.size + SUM.size
-ZIP = b"PK\x03\x04"  # how the checkpoints of earlier versions begin
 CHUNK = 1 << 20
 CLOSED = -1
-LOOK = 0.05  # seconds after which nobody is only looking
+RETRY = 0.05  # seconds after which a short look at the lock is over
+
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
+"""What nonsense with right checksums may raise when it is read."""
 
 
 class DamagedError(ValueError):
@@ -90,55 +102,70 @@ def _nothing_but_zeros(head: bytes, file: IO[bytes]) -> bool:
 
 def _damaged(path: Path, position: int) -> DamagedError:
     return DamagedError(
-        f"{path} is damaged at byte {position}: what stands there is not what was written. Nothing was changed; "
-        "restore the file from a copy, or begin anew with another file."
+        f"{path} is damaged at byte {position}: it does not hold what was written. Nothing was changed; "
+        "restore the file from a copy, or start anew with another file."
     )
 
 
-def check_magic(beginning: bytes, path: Path) -> bool:
-    """Return whether a file has begun as a file of records, False if it is as good as empty; refuse any other file."""
-    if beginning == MAGIC:
-        return True
-    if MAGIC.startswith(beginning):
+def malformed(path: Path, position: int) -> DamagedError:
+    """Return the refusal of a file whose checksums are right, and whose content no run has written."""
+    return DamagedError(f"{path} is not a journal that goldstein wrote: its record at byte {position} is malformed.")
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a device, a pipe or a socket, which cannot hold a journal; folders and missing files are for `open`."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise DamagedError(f"{path} is not a regular file, so it cannot hold a journal.")
+
+
+def check_magic(beginning: bytes, path: Path, *, oldest: int = VERSION) -> bool:
+    """Return whether a file has begun as a file of records, False if it is as good as empty; refuse any other file.
+
+    `oldest` is the oldest version that is accepted.
+    """
+    if MAGIC.startswith(beginning) and beginning != MAGIC:
         return False
-    if beginning.startswith(ZIP):
+    match = re.fullmatch(rb"goldstein journal (\d)\n", beginning)
+    if match is None:
+        raise DamagedError(f"{path} is not a goldstein journal: choose another file.")
+    version = int(match[1])
+    if version > VERSION:
+        raise DamagedError(f"{path} is a journal of a later version of goldstein: update goldstein to read it.")
+    if version < oldest:
         raise DamagedError(
-            f"{path} is a checkpoint of an earlier version, which is not read any more: give journal= another file, "
-            "and the run begins anew."
+            f"{path} is a journal of an earlier version of goldstein, which can be inspected but not continued: "
+            "choose another file to start anew."
         )
-    raise DamagedError(f"{path} is not a goldstein journal: give journal= another file.")
+    return True
 
 
 class Records:
-    """The file, open for writing and locked, so that nobody else writes into it.
-
-    Parameters
-    ----------
-    path : Path
-        It is made when there is none.
-    sync : float
-        Seconds after which what was written is forced to the disk.
-    """
+    """The file, open for writing and locked against other writers; forced to the disk every `sync` seconds."""
 
     def __init__(self, path: Path, sync: float) -> None:
         self._file = CLOSED
         self.path = path
         self.sync = sync
+        check_regular(path)
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
         except OSError as error:
             raise type(error)(error.errno, f"the journal cannot be written ({error.strerror})", str(path)) from None
+        self.end = 0
+        self._synced = time.monotonic()
         try:
             _lock(self._file, path)
-            begun = check_magic(os.read(self._file, len(MAGIC)), path)
+            if not check_magic(os.read(self._file, len(MAGIC)), path):
+                os.ftruncate(self._file, 0)
+                self._write(MAGIC)
         except BaseException:
             os.close(self._file)
             raise
-        if not begun:
-            os.ftruncate(self._file, 0)
-            self._write(MAGIC, 0)
         self.end = len(MAGIC)
-        self._synced = time.monotonic()
         _open.add(self)
 
     def read(self, start: int = len(MAGIC)) -> Iterator[Record]:
@@ -154,23 +181,43 @@ class Records:
 
     def append(self, kind: int, content: bytes, *, at_once: bool = False) -> None:
         """Write a record by one call; force it to the disk if it is time, or `at_once`."""
-        record = framed(kind, content)
-        written = self._write(record, self.end)
-        if written < len(record):
-            os.ftruncate(self._file, self.end)
-            raise OSError(f"The disk is full: {self.path} could not be written.")
-        self.end += written
+        self._write(framed(kind, content))
         if at_once or time.monotonic() - self._synced >= self.sync:
             self.force()
 
-    def _write(self, content: bytes, position: int) -> int:
-        os.lseek(self._file, position, os.SEEK_SET)
-        return os.write(self._file, content)
+    def _write(self, content: bytes) -> None:
+        """Write at the end, all of it or nothing."""
+        try:
+            os.lseek(self._file, self.end, os.SEEK_SET)
+            written = os.write(self._file, content)
+        except OSError as error:
+            self._refuse(error.strerror or str(error))
+        if written < len(content):
+            self._refuse("the file is too large or the disk is full")
+        self.end += written
+
+    def _refuse(self, reason: str) -> NoReturn:
+        with suppress(OSError):
+            os.ftruncate(self._file, self.end)
+        raise OSError(f"{self.path} cannot be written: {reason}.")
 
     def force(self) -> None:
-        """Force everything to the disk."""
+        """Force everything to the disk; refuse to go on if the file is no longer the one at its path."""
         os.fsync(self._file)
         self._synced = time.monotonic()
+        if not self._in_place():
+            raise OSError(
+                f"{self.path} was deleted, renamed or replaced during the run, so that its values would be lost: "
+                "start anew with another file, or put the file back."
+            )
+
+    def _in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+        except OSError:  # a network that is away for a moment
+            return True
 
     def close(self) -> None:
         """Unlock the file, also where a forked process has a copy of it, and close it."""
@@ -197,33 +244,26 @@ if hasattr(os, "register_at_fork"):
 
 
 def _unlock(file: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    fcntl.flock(file, fcntl.LOCK_UN)
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _lock(file: int, path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
+    if fcntl is None:
         return
-    for patience in (LOOK, 0.0):  # somebody may have looked whether it is locked, and that takes no time
+    for patience in (RETRY, 0.0):  # `is_being_written` may hold it for a moment
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             time.sleep(patience)
         else:
             return
-    raise BlockingIOError(f"{path} is being written by another run; wait for it or give journal= another file.")
+    raise BlockingIOError(f"{path} is being written by another run: wait for it or choose another file.")
 
 
 def is_being_written(path: Path) -> bool | None:
     """Whether a process has the file open for writing, on this machine at least; None where there are no locks."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
+    if fcntl is None:
         return None
     with path.open("rb") as file:
         try:

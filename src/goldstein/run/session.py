@@ -26,7 +26,7 @@ from goldstein.run.chunks import Chunks
 from goldstein.run.criteria import Criteria
 from goldstein.run.ending import Ending
 from goldstein.run.history import Recorder
-from goldstein.run.journal import shown_point
+from goldstein.run.journal import point_entry
 from goldstein.run.notes import Notes
 from goldstein.run.outcome import DefaultBudget, InvalidCertificate, Note, Reached, StartMoved, Text
 from goldstein.run.recording import record
@@ -137,7 +137,7 @@ class Session:
     def _set_up(self) -> EvaluationGenerator[None]:
         """Open the journal, look for noise, and start the method; resume from a snapshot, if there is one."""
         journal = self.checkpoints.journal
-        saved = journal.begin(self._identity(), self.budget.limits, self.needs.horizon)
+        saved = journal.begin(self._identity(), self.budget.limits, noisy=self.oracle.noisy)
         if journal.doubt:
             self.notes.add(Text(journal.doubt))
         if self.bare:
@@ -148,7 +148,7 @@ class Session:
         """Ask, tell and judge once; or many times in machine code."""
         if self.facts.failing or self.budget.too_many_failed(self.facts):
             return Status.FAILING
-        self.checkpoints.journal.goes_on(Status.FAILING)
+        self.checkpoints.journal.drop_end(Status.FAILING)
         if not self.x0.size:
             return (yield from self.criteria.without_variables(self))
         if self.step.done is not None:
@@ -249,6 +249,7 @@ class Session:
         self.oracle = Unreplayable(self.oracle.fun, self.oracle.args, self.oracle.vectorized)
         self.facts.noisy = True
         self.notes.recognise(reason)
+        self.checkpoints.journal.noise(reason)
 
     def settle(self) -> None:
         """Plan the end of the run, and tell the method what follows from the oracle and from that plan."""
@@ -279,4 +280,4 @@ class Session:
 
     def _identity(self) -> dict[str, Any]:
         """Return what the journal compares; a later stage has its own start and rng."""
-        return {**self.spec.identity, "x0": shown_point(self.start), "rng": plain_state(self.context.rng)}
+        return {**self.spec.identity, "x0": point_entry(self.start), "rng": plain_state(self.context.rng)}

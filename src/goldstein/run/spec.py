@@ -7,13 +7,10 @@ unless its field says otherwise.
 
 from __future__ import annotations
 
-import base64
-import builtins
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,17 +18,18 @@ import numpy as np
 from goldstein import arguments
 from goldstein.criterion import Criterion
 from goldstein.methods.method import Method
-from goldstein.methods.registry import METHODS, resolve
+from goldstein.methods.registry import resolve
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Seeded, Unreplayable
 from goldstein.oracle.coordinates import Coordinates
 from goldstein.oracle.evaluate import check_workers
 from goldstein.output import OUTPUTS
 from goldstein.projection import Box, Projection, as_plain_data, as_projection, coordinates_of, in_coordinates
-from goldstein.run.journal import Journal, content_of, shown_point
+from goldstein.run.journal import Journal, content_of, point_entry
+from goldstein.run.plain_data import ByName, NotPlainError, from_plain, to_plain
 
-FEW = 1000  # numbers that are written as such; more of them as bytes
 MOST_BYTES = 100_000  # of `args` that are worth a copy in every journal
 BARE = "bare"
+NO_ARGUMENTS = ("function", "oracle", "missing")  # what a header holds besides arguments
 ORACLES = {kind.__name__: kind for kind in (Deterministic, Seeded, Unreplayable)}
 
 
@@ -45,21 +43,7 @@ NOT_SHOWN = {OMIT: ("summary",)}
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunSpec:
-    """The arguments of `minimize`, checked; see there for what they mean.
-
-    Attributes
-    ----------
-    resolved : Method
-        `method` with its options; settings that are still open are chosen when the run begins.
-    oracle : Oracle
-        `fun` as an oracle.
-    allowed : Projection or None
-        The set that `bounds` or `projection` gives.
-    coordinates : Coordinates or None
-        In which variables and units the run happens; None: in the user's own.
-    default_max_evals : int or None
-        The budget that was chosen because no limit was given.
-    """
+    """The arguments of `minimize`, checked; see there for what they mean."""
 
     fun: Any = field(metadata=UNRECORDED)
     x0: Any = field(metadata=NOT_COMPARED)
@@ -90,11 +74,11 @@ class RunSpec:
     final_seed: int | None = None
 
     seed: str = field(init=False)
-    resolved: Method = field(init=False)
-    oracle: Oracle = field(init=False)
-    allowed: Projection | None = field(init=False)
-    coordinates: Coordinates | None = field(init=False)
-    default_max_evals: int | None = field(init=False, default=None)
+    resolved: Method = field(init=False)  # with its options; open settings are chosen when the run begins
+    oracle: Oracle = field(init=False)  # `fun` as one
+    allowed: Projection | None = field(init=False)  # the set that `bounds` or `projection` gives
+    coordinates: Coordinates | None = field(init=False)  # variables and units of the run; None: the user's own
+    default_max_evals: int | None = field(init=False, default=None)  # chosen because no limit was given
 
     def __post_init__(self) -> None:
         arguments.keep(self, seed=_seed(self.rng))
@@ -122,9 +106,8 @@ class RunSpec:
         )
         method = resolve(self.method, self.options)
         if self.output == "best" and not method.needs.values:
-            raise ValueError(
-                f"{method.name} asks for no value of the points that it offers, so it cannot tell which is best."
-            )
+            expected = f"another rule: {method.name} evaluates none of its iterates, so it cannot tell which is best"
+            raise arguments.WrongValueError("output", expected, "'best'")
         allowed = as_projection(self.bounds, self.projection, x0.size)
         coordinates = coordinates_of(x0, x_scale, allowed)
         arguments.keep(self, resolved=method, allowed=allowed, coordinates=coordinates, oracle=self._as_oracle())
@@ -145,7 +128,7 @@ class RunSpec:
             arguments.keep(self, args=self.fun.args)
             return self.fun
         if not callable(self.fun):
-            raise TypeError(f"fun must be a callable or an oracle, got {type(self.fun).__name__}.")
+            raise arguments.WrongTypeError("fun", "a callable or an oracle", type(self.fun).__name__)
         arguments.keep(self, args=args)
         return Deterministic(self.fun, args)
 
@@ -164,10 +147,6 @@ class RunSpec:
         """Where the run ends."""
         return {"max_evals": self.max_evals, "max_iter": self.max_iter}
 
-    def _recorded(self, where: str) -> dict[str, Any]:
-        named = [one.name for one in fields(self) if one.init and where not in one.metadata.get(OMIT, ())]
-        return {name: getattr(self, name) for name in named}
-
     @property
     def identity(self) -> dict[str, Any]:
         """What a run must have in common with one that it is resumed from; each stage adds its start and its rng."""
@@ -176,7 +155,7 @@ class RunSpec:
             "oracle": f"{type(self.oracle).__name__}, n={self.oracle.n}",
             "bounds": as_plain_data(self.allowed),
         }
-        return own | {name: _comparable(name, value) for name, value in self._recorded("identity").items()}
+        return own | {name: _comparable(name, getattr(self, name)) for name in _recorded(type(self), "identity")}
 
     @property
     def header(self) -> dict[str, Any]:
@@ -184,63 +163,56 @@ class RunSpec:
         method = ByName(self.method, self.options or {}) if isinstance(self.method, str) else self.method
         header: dict[str, Any] = {"function": name_of(self.fun), "oracle": _oracle(self.fun)}
         missing = []
-        values = {**self._recorded("header"), "method": method, "projection": self.allowed}
+        values = {name: getattr(self, name) for name in _recorded(type(self), "header")}
+        values |= {"method": method, "projection": self.allowed}
         size = sum(getattr(one, "nbytes", 0) for one in self.args)
         if size > MOST_BYTES:
             missing.append(f"args ({size:,} bytes)")
             values["args"] = ()
         for name, value in values.items():
             try:
-                header[name] = _plain(value)
+                header[name] = to_plain(value)
             except NotPlainError as error:
                 missing.append(f"{name} ({error})")
         return {**header, "missing": missing}
 
+    @classmethod
+    def arguments_of(cls, header: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
+        """Return the arguments of `minimize` for the header of a run (a stranger may have written it) and its function.
+
+        An oracle is taken as it is; a callable is made into the kind of oracle that the run had.
+        """
+        if header is None:
+            raise ValueError("it does not say by which call it was made")
+        unknown = header.keys() - {*_recorded(cls, "header"), *NO_ARGUMENTS, "method", "projection"}
+        if unknown:
+            raise ValueError(f"its header has unknown entries: {', '.join(sorted(unknown)):.200}")
+        missing = [name for name in header["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
+        if missing:
+            raise ValueError(f"these arguments are no plain data: {', '.join(missing):.500}")
+        again = {name: from_plain(value) for name, value in header.items() if name not in NO_ARGUMENTS}
+        args = again.pop("args", ())
+        if isinstance(fun, Oracle):
+            return {**again, "fun": fun}
+        if header["oracle"]["kind"] == BARE:
+            return {**again, "fun": fun, "args": args}
+        return {**again, "fun": _wrapped(fun, header["oracle"], args)}
+
     @property
     def summary(self) -> dict[str, Any]:
         """What was asked for, as people read it; an argument that has its default is left out."""
-        shown = {"function": name_of(self.fun), "seed": self.seed}
+        summary = {"function": name_of(self.fun), "seed": self.seed}
         defaults = {one.name: one.default for one in fields(self)}
-        for name, value in self._recorded("summary").items():
-            if name == "max_evals" or not _equal(value, defaults[name]):
-                shown[name] = _readable(value)
-        return {name: value for name, value in shown.items() if value is not None}
+        for name in _recorded(type(self), "summary"):
+            value = getattr(self, name)
+            if value is not None and (name == "max_evals" or not _equal(value, defaults[name])):
+                summary[name] = _readable(value)
+        return summary
 
 
-@dataclass(frozen=True)
-class ByName:
-    """A method as the user named it, with the options for it."""
-
-    name: str
-    options: Mapping[str, Any]
-
-
-class NotPlainError(TypeError):
-    """Something is no plain data; it says what."""
-
-
-def arguments_of(header: Mapping[str, Any] | None, fun: Any) -> dict[str, Any]:
-    """Return the arguments of `minimize` for the header of a run and its function.
-
-    Parameters
-    ----------
-    header : mapping
-        What `RunSpec.header` was.
-    fun : Oracle or callable
-        An oracle is taken as it is; a callable is made into the kind of oracle that the run had.
-    """
-    if header is None:
-        raise ValueError("it does not say by which call it was made")
-    missing = [name for name in header["missing"] if not (name.startswith("args ") and isinstance(fun, Oracle))]
-    if missing:
-        raise ValueError(f"what it was given is no plain data: {', '.join(missing)}")
-    own = ("function", "oracle", "missing", "args")
-    again = {name: _made(value) for name, value in header.items() if name not in own}
-    args = () if isinstance(fun, Oracle) else _made(header["args"])
-    again["fun"] = fun if isinstance(fun, Oracle) else _wrapped(fun, header["oracle"], args)
-    if not isinstance(again["fun"], Oracle):
-        again["args"] = args
-    return again
+def _recorded(kind: type[RunSpec], where: str) -> list[str]:
+    """Return the arguments that stand in the identity, the header or the summary of a run."""
+    return [one.name for one in fields(kind) if one.init and where not in one.metadata.get(OMIT, ())]
 
 
 def check_room(box: Projection | None, coordinates: Coordinates | None, method: Method) -> None:
@@ -289,7 +261,7 @@ def _stationarity(pair: Any) -> tuple[float, float] | None:
         return None
     numbers = list(pair) if isinstance(pair, Iterable) else []
     if len(numbers) != 2:
-        raise ValueError(f"stationarity must be a pair (delta, epsilon), got {arguments.shown(pair)}.")
+        raise arguments.WrongValueError("stationarity", "a pair (delta, epsilon)", arguments.shown(pair))
     delta, epsilon = numbers
     return arguments.positive("delta", delta), arguments.positive("epsilon", epsilon)
 
@@ -298,7 +270,7 @@ def _journal(journal: Any) -> Journal | None:
     if journal is None or isinstance(journal, Journal):
         return journal
     if not isinstance(journal, str | os.PathLike):
-        raise TypeError(f"journal must be a path or a Journal, got {type(journal).__name__}.")
+        raise arguments.WrongTypeError("journal", "a path or a Journal", type(journal).__name__)
     return Journal(journal)
 
 
@@ -326,7 +298,7 @@ def _comparable(name: str, value: Any) -> Any:
     if name == "args":
         return content_of(value)
     if isinstance(value, np.ndarray):
-        return shown_point(value)
+        return point_entry(value)
     if isinstance(value, tuple | list):
         return [_comparable("", one) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
@@ -362,86 +334,9 @@ def _oracle(fun: Any) -> dict[str, Any]:
 
 def _wrapped(fun: Any, oracle: Mapping[str, Any], args: Any) -> Any:
     kind = oracle["kind"]
-    if kind == BARE:
-        return fun
     if oracle["grad"] or (kind not in ORACLES and kind != FiniteSum.__name__):
         more = " with gradients" if oracle["grad"] else ""
         raise ValueError(f"its function was of the kind {kind}{more}, so an oracle of that kind is needed")
     if kind == FiniteSum.__name__:
         return FiniteSum(fun, oracle["n"], args, oracle["vectorized"])
     return ORACLES[kind](fun, args, oracle["vectorized"])
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in JSON types; what JSON has no type for is a dict with one key that tells which."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return _plain_array(value)
-    if isinstance(value, list | tuple):
-        return {type(value).__name__: [_plain(item) for item in value]}
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {"dict": {key: _plain(item) for key, item in value.items()}}
-    if isinstance(value, type) and value.__module__ == "builtins":
-        return {"builtin": value.__name__}
-    if isinstance(value, ByName):
-        return {"by name": value.name, "options": {key: _plain(item) for key, item in value.options.items()}}
-    return _plain_settings(value)
-
-
-def _plain_array(value: Array) -> dict[str, Any]:
-    kind = value.dtype.str
-    if value.size <= FEW:
-        return {"array": kind, "numbers": value.tolist()}
-    return {"array": kind, "shape": list(value.shape), "bytes": base64.b64encode(value.tobytes()).decode()}
-
-
-def _plain_settings(value: Any) -> dict[str, Any]:
-    """Return the library's own settings: the name of a class, and what it is made with."""
-    kind = type(value)
-    if not (is_dataclass(value) and kind.__module__.startswith("goldstein.")):
-        raise NotPlainError(f"a {kind.__module__}.{kind.__qualname__}")
-    made_with = {one.name: _plain(getattr(value, one.name)) for one in fields(value) if one.init}
-    return {"settings": f"{kind.__module__}:{kind.__qualname__}", "with": made_with}
-
-
-def _made(plain: Any) -> Any:
-    """Undo `_plain`."""
-    if not isinstance(plain, dict):
-        return plain
-    if "array" in plain:
-        return _made_array(plain)
-    if "list" in plain:
-        return [_made(item) for item in plain["list"]]
-    if "tuple" in plain:
-        return tuple(_made(item) for item in plain["tuple"])
-    if "dict" in plain:
-        return {key: _made(item) for key, item in plain["dict"].items()}
-    if "builtin" in plain:
-        return getattr(builtins, plain["builtin"])
-    if "by name" in plain:
-        return _by_name(plain["by name"], {key: _made(item) for key, item in plain["options"].items()})
-    return _made_settings(plain)
-
-
-def _made_array(plain: Mapping[str, Any]) -> Array:
-    if "numbers" in plain:
-        return np.array(plain["numbers"], plain["array"])
-    flat = np.frombuffer(base64.b64decode(plain["bytes"]), plain["array"])
-    return flat.reshape(plain["shape"]).copy()
-
-
-def _by_name(name: str, options: Mapping[str, Any]) -> Method:
-    if name not in METHODS:
-        raise ValueError(f"its method {name!r} is not registered where the function comes from")
-    return resolve(name, options)
-
-
-def _made_settings(plain: Mapping[str, Any]) -> Any:
-    module, _, name = plain["settings"].partition(":")
-    kind: Any = getattr(import_module(module), name, None) if module.startswith("goldstein.") else None
-    if not (isinstance(kind, type) and is_dataclass(kind)):
-        raise ValueError(f"{plain['settings']} is unknown to this version")
-    return kind(**{key: _made(item) for key, item in plain["with"].items()})

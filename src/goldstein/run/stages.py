@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from contextlib import closing, nullcontext
 from typing import Any
 
@@ -31,8 +30,6 @@ def run(spec: RunSpec) -> Result:
         journal or nullcontext(),
         Evaluator(spec.oracle, spec.workers, spec.catch, timeout=spec.timeout, retries=spec.retries) as evaluate,
     ):
-        if spec.max_time is not None:
-            evaluate.deadline = time.monotonic() + spec.max_time
         if not spec.progress:
             return _run_stages(spec, evaluate, None)
         with closing(Bar(spec.max_evals, spec.oracle.noisy)) as bar:
@@ -44,7 +41,7 @@ def _run_stages(spec: RunSpec, evaluate: Evaluator, bar: Bar | None) -> Result:
     rng = arguments.generator(spec.rng) if spec.journal is None else spec.journal.generator(spec.rng)
     stages = [spec.limits]
     if spec.journal is not None:
-        stages = spec.journal.planned(spec.limits, spec.resolved.needs.horizon, spec.extend)
+        stages = spec.journal.stage_limits(spec.limits, horizon=spec.resolved.needs.horizon, extend=spec.extend)
     session = Session(spec, copy.deepcopy(rng) if len(stages) > 1 else rng, limits=stages[0])
     result = drive(session, evaluate, bar)
     for number, limits in enumerate(stages[1:], start=1):
