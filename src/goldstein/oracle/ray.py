@@ -27,7 +27,7 @@ import numpy.typing as npt
 from goldstein import arguments, retired
 from goldstein.oracle.query import LONG, CompactQuery, Query
 from goldstein.oracle.tasks import Chunk, QueueingPool, Task, TaskLost, TaskResult
-from goldstein.oracle.worker import sendable, unpack
+from goldstein.oracle.worker import sendable
 
 try:
     import ray
@@ -48,14 +48,11 @@ class RemoteWorker:
         self._refusal = "This actor has no task."
 
     def initialize(self, held: Sequence[Any], version: str) -> str:
-        """Take the task behind a reference, from a program with that version of NumPy.
-
-        Return why it cannot, "" when it can.
-        """
+        """Take the task behind a reference, from a program with that version of NumPy; return why it cannot, or ""."""
         self._task = None
         self._refusal = ""
         try:
-            task = unpack(ray.get(held[0]))
+            task = pickle.loads(ray.get(held[0]))
         except Exception as error:
             self._refusal = f"{type(error).__name__}: {error}"
         if np.__version__ != version:  # whose random numbers may be others
@@ -211,7 +208,6 @@ class RayPool(QueueingPool):
         self._wait_for_actors()
 
     def poll(self, seconds: float | None) -> None:
-        """Wait until a chunk has been answered, an actor has died, or a new one is ready."""
         if not self._finished:
             _ready([*self._flight, *self._starting], seconds)
 
@@ -260,7 +256,6 @@ class RayPool(QueueingPool):
         self._resources.joined = True
 
     def _each(self) -> float:
-        """Return how many CPUs an actor takes."""
         return float(self._options["num_cpus"] or 0.0)
 
     def _room(self) -> int:
@@ -296,7 +291,6 @@ class RayPool(QueueingPool):
         return self._stored[key]
 
     def _dispatch(self) -> None:
-        """Send what waits to actors that take it."""
         while self._waiting and self._actors:
             ticket, message = self._waiting[0]
             actor = min(self._actors, key=lambda one: len(one.chunks))
@@ -322,7 +316,6 @@ class RayPool(QueueingPool):
             )
 
     def _receive(self, answer: Any) -> None:
-        """Take the answer of an actor; remove one that is dead."""
         actor = self._flight[answer]
         ticket, message = actor.chunks[answer]
         try:

@@ -39,18 +39,14 @@ class Chunk:
 
 @dataclass
 class TaskResult:
-    """What a worker returns for a chunk: its answer, or the exception that ended it and how many rows were started.
-
-    With an exception, the answer is that to the rows before it, if there were any. `seconds` is how long the worker
-    was busy.
-    """
+    """What a worker returns for a chunk: its answer, or the exception that ended it and how many rows were started."""
 
     first: int
     started: int
-    answer: Any = None
+    answer: Any = None  # with an exception: that to the rows before it, if there were any
     error: BaseException | None = None
     traceback: str = ""
-    seconds: float = 0.0
+    seconds: float = 0.0  # that the worker was busy
 
     @property
     def skipped(self) -> bool:
@@ -60,15 +56,11 @@ class TaskResult:
 
 @dataclass
 class TaskLost:
-    """A chunk without an answer: its worker died, its node is gone, or it was cancelled. It is submitted again.
-
-    `started` is how many of its rows were started; None: unknown, and counted as all of them. `cluster_fault`: its rows
-    are not to blame, so that they may be lost any number of times.
-    """
+    """A chunk without an answer: its worker died, its node is gone, or it was cancelled. It is submitted again."""
 
     reason: str
-    started: int | None = None
-    cluster_fault: bool = False
+    started: int | None = None  # rows; None: unknown, and counted as all of them
+    cluster_fault: bool = False  # its rows are not to blame, and may be lost any number of times
 
 
 Outcome = TaskResult | TaskLost
