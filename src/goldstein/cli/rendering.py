@@ -29,7 +29,6 @@ class Printer(Console):
         super().__init__(markup=False, highlight=False, **settings)
 
     def on_broken_pipe(self) -> None:
-        """Raise, where rich would end the program."""
         raise BrokenPipeError
 
 

@@ -169,7 +169,6 @@ class Records:
         _open.add(self)
 
     def read(self, start: int = len(MAGIC)) -> Iterator[Record]:
-        """Yield the records from a position on."""
         with self.path.open("rb", buffering=CHUNK) as file:
             yield from scan(file, self.path, start)
 
@@ -222,7 +221,8 @@ class Records:
     def close(self) -> None:
         """Unlock the file, also where a forked process has a copy of it, and close it."""
         if self._file != CLOSED:  # as in a forked process
-            _unlock(self._file)
+            if fcntl is not None:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
             self._file = CLOSED
 
@@ -241,11 +241,6 @@ def _close_copies() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_copies)
-
-
-def _unlock(file: int) -> None:
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _lock(file: int, path: Path) -> None:

@@ -22,15 +22,9 @@ from goldstein.run.history import History
 
 
 class Status(IntEnum):
-    """Why a run ended. Only criteria that the user set make `success` true.
+    """Why a run ended. Only criteria that the user set make `success` true."""
 
-    Attributes
-    ----------
-    words : str
-        The same in words.
-    """
-
-    words: str
+    words: str  # the same in words
 
     CRITERION = 0, "a criterion in `stop` was reached"
     MAX_EVALS = 1, "evaluation budget used"
@@ -44,7 +38,6 @@ class Status(IntEnum):
     RAISED = 9, "an exception ended the run; this is the result so far"
 
     def __new__(cls, value: int, words: str = "") -> Status:
-        """Make a member of its number and its words."""
         member = int.__new__(cls, value)
         member._value_ = value
         member.words = words
