@@ -21,7 +21,6 @@ from goldstein.cli import errors
 from goldstein.cli.errors import FAILED, WRONG_USE, check_writable, end
 from goldstein.cli.rendering import exit_with_status, print_result
 from goldstein.extras import needed
-from goldstein.oracle import Array
 from goldstein.run.result import Result, Status
 
 STOPPED = (Status.INTERRUPTED, Status.MAX_TIME)  # such a run can be continued
@@ -83,8 +82,10 @@ class Runner:
     def _write(self, result: Result) -> str:
         """Write the files; return what went wrong, since the result must be printed all the same."""
         try:
-            if self.out is not None:
-                _write_numbers(self.out, result.x)
+            if self.out is not None and self.out.suffix == ".npy":
+                np.save(self.out, result.x)
+            elif self.out is not None:
+                np.savetxt(self.out, result.x, fmt="%.17g")
             if self.report is not None:
                 result.report(self.report)
         except OSError as error:
@@ -98,13 +99,6 @@ class Runner:
 def resume_command(journal: Path | str, function: str = "my_module:my_function") -> str:
     """Return the command that continues a run."""
     return f"goldstein resume {shlex.quote(str(journal))} --with {shlex.quote(function)}"
-
-
-def _write_numbers(path: Path, x: Array) -> None:
-    if path.suffix == ".npy":
-        np.save(path, x)
-    else:
-        np.savetxt(path, x, fmt="%.17g")
 
 
 @contextmanager

@@ -90,12 +90,8 @@ class Evaluator:
         None or 1: this process. An int: that many processes (−1: all cores); one that dies is replaced. Anything with
         `.submit` (an executor of concurrent.futures, loky or mpi4py.futures, a client of dask.distributed), a callable
         like `map` (a pool's `.map`), or a pool (`goldstein.oracle.ray`).
-    catch : tuple of exception types
-        Exceptions that count as a failed evaluation.
-    timeout : float, optional
-        Seconds that one evaluation may take. One that takes longer is stopped and done again. Needs workers.
-    retries : int, optional
-        How often a row is done again that crashed its worker or took too long, before it counts as failed.
+    catch, timeout, retries
+        As in `minimize`.
 
     Notes
     -----

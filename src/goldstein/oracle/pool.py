@@ -61,6 +61,9 @@ class Worker:
     answered: int = 0
     chunks: deque[tuple[int, bytes]] = field(default_factory=deque)
 
+    def tickets(self) -> list[int]:
+        return [ticket for ticket, _ in self.chunks]
+
     def rows_started(self, ahead: int = 0) -> int | None:
         """Return how many rows were started of the chunk that comes `ahead` of the next; None: it was not taken."""
         number = self.answered + ahead + 1
@@ -203,12 +206,6 @@ class ProcessPool(QueueingPool):
             raise
         if not alive:
             self._remove(worker, _cause_of_death(worker))
-
-    def _stop_worker_of(self, ticket: int) -> None:
-        for worker in self._workers:
-            if any(ticket == other for other, _ in worker.chunks):
-                self._remove(worker, "it was stopped")
-                return
 
     def _remove(self, worker: Worker, reason: str) -> None:
         """End a process: the next chunk and those that it has taken are lost, any other waits again."""

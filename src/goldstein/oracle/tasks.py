@@ -139,6 +139,7 @@ class QueueingPool(WorkerPool):
 
     def __init__(self) -> None:
         self._tickets = itertools.count()
+        self._workers: list[Any] = []
         self._waiting: deque[tuple[int, Any]] = deque()
         self._finished: dict[int, Outcome] = {}
         self._delivered: dict[int, Outcome] = {}  # by the last call of `wait`, which Ctrl-C may have interrupted
@@ -172,7 +173,10 @@ class QueueingPool(WorkerPool):
             if entry[0] == ticket:
                 self._waiting.remove(entry)
                 return 0
-        self._stop_worker_of(ticket)
+        for worker in self._workers:
+            if ticket in worker.tickets():
+                self._remove(worker, "it was stopped")
+                break
         outcome = self._finished.pop(ticket, None) or self._delivered.pop(ticket, None)
         return 0 if outcome is None else outcome.started
 
@@ -198,8 +202,8 @@ class QueueingPool(WorkerPool):
         """Move what workers have answered, and what dead ones lost, to `_finished`."""
 
     @abstractmethod
-    def _stop_worker_of(self, ticket: int) -> None:
-        """End the worker that has a chunk, if there is one; the chunk is then in `_finished`."""
+    def _remove(self, worker: Any, reason: str) -> None:
+        """End a worker; the chunks that it may have started are then in `_finished`."""
 
 
 class EvaluationLog:

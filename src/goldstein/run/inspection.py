@@ -127,16 +127,15 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
     (True, 200, 'MAX_EVALS')
     """
     file = Path(path)
-    for attempt in range(1, ATTEMPTS + 1):
+    for _ in range(ATTEMPTS - 1):
         before = file.stat()
         try:
             return _read(file)
         except DamagedError:
             after = file.stat()
-            changed = (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
-            if not changed or attempt == ATTEMPTS:  # not what a run was just writing
-                raise
-    raise AssertionError
+            if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):
+                raise  # it is not what a run was just writing
+    return _read(file)
 
 
 def stages_in(path: str | os.PathLike[str]) -> list[Stage]:

@@ -123,10 +123,7 @@ def check_regular(path: Path) -> None:
 
 
 def check_magic(beginning: bytes, path: Path, *, oldest: int = VERSION) -> bool:
-    """Return whether a file has begun as a file of records, False if it is as good as empty; refuse any other file.
-
-    `oldest` is the oldest version that is accepted.
-    """
+    """Return False for a file that is as good as empty; refuse one that has not begun as records since `oldest`."""
     if MAGIC.startswith(beginning) and beginning != MAGIC:
         return False
     match = re.fullmatch(rb"goldstein journal (\d)\n", beginning)
