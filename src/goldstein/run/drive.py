@@ -49,14 +49,14 @@ class _Driver:
             return self._play()
         except KeyboardInterrupt:
             session.checkpoints.save()
-            return session.result(Status.INTERRUPTED)
+            return session.ending.result(Status.INTERRUPTED)
         except TimeIsUp:
             session.checkpoints.save()
-            return session.result(Status.MAX_TIME)
+            return session.ending.result(Status.MAX_TIME)
         except BaseException as error:
             session.checkpoints.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
-                error.result = session.result(Status.RAISED)  # type: ignore[attr-defined]
+                error.result = session.ending.result(Status.RAISED)  # type: ignore[attr-defined]
                 error.add_note(
                     f"goldstein: raised at evaluation {session.facts.nfev}; `.point` holds the point (if it was "
                     "raised by the function), `.result` the run so far."

@@ -174,7 +174,6 @@ class Recorder(Window):
         return replace(self, columns=columns, choices=list(self.choices))
 
     def record(self, **row: float) -> None:
-        """Keep a record and set when the next is due."""
         row["fun"], _ = self.read()
         for name in COLUMNS:
             self.columns[name].append(row[name])

@@ -44,7 +44,6 @@ class Notes:
         return choice
 
     def all(self) -> list[Note]:
-        """Return all notes, those of the method last."""
         return [*self._notes, *(Ran(text) for text in self.method_notes.values())]
 
     def warn_once(self, warnings: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ have shown), `budget`, `criteria`, `ending` (the answer and the final estimate),
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -120,7 +120,9 @@ class Session:
     def _set_up(self) -> EvaluationGenerator[None]:
         """Open the journal, look for noise, and start the method; resume from a snapshot, if there is one."""
         journal = self.checkpoints.journal
-        saved = journal.begin(self._identity(), self.budget.limits, noisy=self.oracle.noisy)
+        # What the journal compares; a later stage has its own start and rng.
+        identity = {**self.spec.identity, "x0": point_entry(self.start), "rng": plain_state(self.context.rng)}
+        saved = journal.begin(identity, self.budget.limits, noisy=self.oracle.noisy)
         if journal.doubt:
             self.notes.add(Text(journal.doubt))
         if self.bare:
@@ -214,9 +216,6 @@ class Session:
     def answer(self) -> Array:
         return self.tracker.answer(self.step.x)
 
-    def result(self, status: Status) -> Result:
-        return self.ending.result(status)
-
     def broken_off(self, query: Query, started: int) -> None:
         """Count the evaluations of a query that an exception broke off."""
         self.checkpoints.save()
@@ -257,7 +256,3 @@ class Session:
             return Status.FINISHED
         self.notes.add(Reached(sentence))
         return Status.CRITERION
-
-    def _identity(self) -> dict[str, Any]:
-        """Return what the journal compares; a later stage has its own start and rng."""
-        return {**self.spec.identity, "x0": point_entry(self.start), "rng": plain_state(self.context.rng)}
