@@ -24,22 +24,6 @@ T = TypeVar("T")
 class ArgumentError(Exception):
     """An argument is wrong; it is also a ValueError (`WrongValueError`) or a TypeError (`WrongTypeError`).
 
-    Parameters
-    ----------
-    name : str
-        The argument, as it is called in Python.
-    expected : str
-        What it must be, in words.
-    got : str, optional
-        What it is, in words; None: left out of the sentence.
-    hint : str, optional
-        What to do.
-
-    Attributes
-    ----------
-    optional : bool
-        It may be None, too.
-
     Examples
     --------
     >>> error = WrongValueError("max_evals", "a whole number of at least 1", "0")
@@ -51,11 +35,11 @@ class ArgumentError(Exception):
 
     def __init__(self, name: str, expected: str, got: str | None = None, hint: str = "") -> None:
         super().__init__(name, expected, got, hint)
-        self.name = name
+        self.name = name  # as it is called in Python
         self.expected = expected
-        self.got = got
-        self.hint = hint
-        self.optional = False
+        self.got = got  # None: left out of the sentence
+        self.hint = hint  # what to do
+        self.optional = False  # whether it may be None, too
 
     def __str__(self) -> str:
         return self._sentence(self.name, " or None" if self.optional else "")

@@ -89,7 +89,6 @@ class Target(Criterion):
 
     @property
     def message(self) -> str:  # type: ignore[override]
-        """What is said on success."""
         return f"The target value {self.fun:g} is reached."
 
     def screen(self, fun: float, lowest: float, noisy: bool) -> bool:

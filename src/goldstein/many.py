@@ -106,22 +106,16 @@ class ManyResults(list[Result]):
 
         What is drawn is the monitor if there was one, else the values. Needs the extra plot.
 
+        Several methods in one picture: `axes = runs.plot()`, then `others.plot("both.svg", axes=axes)`.
+
         Parameters
         ----------
-        path : path-like, optional
-            Where the picture goes; its suffix says in which format, such as .png or .svg. None: it is only drawn.
-        axes : matplotlib.axes.Axes, optional
-            Where to draw: those of other runs, to compare methods. None: a new figure.
-        label : str, optional
-            Name of the curve; None: that of the method.
+        path, axes, label
+            As in `Result.plot`; the label is that of the method unless given.
 
         Returns
         -------
         matplotlib.axes.Axes
-
-        Notes
-        -----
-        Several methods in one picture: `axes = runs.plot()`, then `others.plot("both.svg", axes=axes)`.
         """
         from goldstein import plot
 
@@ -140,11 +134,9 @@ class Sweep:
         return len(self.seeds)
 
     def rows(self, first: int, last: int) -> Sweep:
-        """Return the runs from `first` up to `last`."""
         return Sweep(self.seeds[first:last], self.starts[first:last])
 
     def failed(self) -> NoReturn:
-        """Refuse to go on without a run."""
         raise RuntimeError(
             f"The run with seed {self.seeds[0]} crashed its worker every time; check that it runs in a worker process."
         )
@@ -169,7 +161,6 @@ class Runs(Task):
     home: int = field(default_factory=os.getpid)
 
     def answer(self, work: Sweep, counter: StartedCounter) -> FinishedRuns:
-        """Do the runs."""
         finished = FinishedRuns()
         for seed, start in zip(work.seeds, work.starts, strict=True):
             counter.started += 1
@@ -194,7 +185,6 @@ class Runs(Task):
         return minimize(self.fun, start, self.method, rng=seed, journal=self.journal(seed), **self.kwargs)
 
     def journal(self, seed: int) -> Path | None:
-        """Return the journal of one run."""
         return None if self.folder is None else self.folder / f"seed-{seed}.journal"
 
 
@@ -209,7 +199,6 @@ class Arrivals(EvaluationLog):
         self._heard: set[str] = set()
 
     def record(self, first: int, answer: FinishedRuns) -> None:
-        """Keep the results of runs from the one with index `first` on."""
         for index, result in enumerate(answer.results, first):
             self.keep(index, result)
         for sentence in answer.warnings:
@@ -218,7 +207,6 @@ class Arrivals(EvaluationLog):
                 warn(sentence)
 
     def keep(self, index: int, result: Result) -> None:
-        """Keep the result of one run."""
         self.results[index] = result
         if self._done is not None:
             self._done(index, result)
@@ -323,7 +311,6 @@ def _seeds(seeds: int | Iterable[int]) -> list[int]:
 
 
 def _folder(journal: Any, seeds: list[int]) -> Path | None:
-    """Return the folder of the journals, which is made if need be."""
     if journal is None:
         return None
     if not isinstance(journal, str | os.PathLike):

@@ -201,7 +201,6 @@ def scipy_method(method: Any = "auto", *scipy_args: Any, **scipy_kwargs: Any) ->
 def _solve(
     fun: Callable[..., float], x0: Array, args: tuple[Any, ...] = (), *, chosen: str | Method, **kwargs: Any
 ) -> Result:
-    """Minimise as scipy asks a method to."""
     settings = _settings(kwargs)
     jac = kwargs.pop("jac", None)
     if getattr(jac, "__self__", None) is fun and hasattr(fun, "fun"):  # jac=True: what scipy has made of (f, gradient)

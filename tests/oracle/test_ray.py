@@ -119,9 +119,9 @@ def test_the_answer_is_that_of_one_process_and_every_call_is_counted(pool, calls
 
 def test_a_run_leaves_the_crew_to_the_next_one(pool, calls):
     gs.minimize(exact(calls), X0, "gfm", max_evals=50, rng=0, workers=pool)
-    before = [actor.handle for actor in pool._actors]
+    before = [actor.handle for actor in pool._workers]
     gs.minimize(exact(calls), X0, "gfm", max_evals=50, rng=0, workers=pool)
-    assert [actor.handle for actor in pool._actors] == before
+    assert [actor.handle for actor in pool._workers] == before
     assert pool.size == ACTORS
 
 

@@ -73,7 +73,7 @@ MESSAGES = {
         lambda: minimize(ill_behaved, catch=ValueError),
         "FAILING",
         "Most recent evaluations failed (NaN, infinite or a caught exception). All 105 evaluations failed. "
-        "The first error: ValueError: no  [31msuch  point ",
+        "The first error: ValueError: no [31msuch point",
     ),
     "max_fail": (
         lambda: minimize(fails_sometimes(), max_fail=10),

@@ -207,8 +207,8 @@ def test_what_was_replayed_is_logged_once_and_not_record_by_record(caplog, tmp_p
     first = gs.minimize(value, X0, gs.GFM(0.05, 0.02, 4), max_iter=40, **settings)
     caplog.set_level(logging.DEBUG, "goldstein")
     gs.minimize(value, X0, gs.GFM(0.05, 0.02, 4), max_iter=80, **settings)
-    (said,) = [message for message in caplog.messages if "goes on after" in message]
-    assert f"goes on after {first.nfev - 1} values" in said  # without that of the end it came to
+    (said,) = [message for message in caplog.messages if "continues after" in message]
+    assert f"continues after {first.nfev - 1} values" in said  # without that of the end it came to
     early = [record for record in caplog.messages if record.startswith(tuple(f"{k} evaluations" for k in range(300)))]
     assert early == []
 

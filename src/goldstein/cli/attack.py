@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,17 +15,8 @@ import typer
 from goldstein.arguments import printable
 from goldstein.attack import AttackResult, attack, onnx_model
 from goldstein.attack.sheet import check_suffix
-from goldstein.cli.errors import (
-    FAILED,
-    FAILING,
-    INTERRUPTED,
-    WRONG_USE,
-    check_writable,
-    describe,
-    end,
-    is_own,
-    is_terminal,
-)
+from goldstein.cli import errors
+from goldstein.cli.errors import WRONG_USE, check_writable, end
 from goldstein.cli.parsing import AsJson, parse_pair
 from goldstein.cli.rendering import print_facts, print_json
 from goldstein.extras import needed
@@ -81,16 +73,16 @@ def attack_model(
     scorer = onnx_model(session, outputs=outputs, scores=scores)
     code = 0
     try:
-        result = attack(scorer, z, classes, progress=is_terminal(), **settings)
+        result = attack(scorer, z, classes, progress=sys.stderr.isatty(), **settings)
     except KeyboardInterrupt as error:
         result = error.result  # type: ignore[attr-defined]
-        code = INTERRUPTED
+        code = errors.INTERRUPTED
     except Exception as error:
-        if is_own(error):
+        if errors.is_own(error):
             raise
-        end(f"The model raised {describe(error)}.", FAILED)
+        end(f"The model raised {errors.describe(error)}.", errors.FAILED)
     if len(z) and len(result.errors) == len(z) and not code:
-        code = FAILING
+        code = errors.FAILING
     _print(result, as_json)
     if out is not None:
         np.save(out, result.x)

@@ -177,8 +177,3 @@ def check_folder(path: Path) -> None:
     existing = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not existing.is_dir():
         end(f"Cannot create {path}: {existing} is a file.", WRONG_USE)
-
-
-def is_terminal() -> bool:
-    """Whether stderr is a terminal."""
-    return sys.stderr.isatty()

@@ -121,7 +121,6 @@ def _call(path: Path, fun: Any) -> dict[str, Any]:
 
 
 def _rows(run: Inspection) -> dict[str, str]:
-    """Return the rows of the table about a run."""
     share = "" if run.max_evals is None else f" of {run.max_evals:,} ({run.evaluations / run.max_evals:.0%})"
     rows: dict[str, str | None] = {
         "evaluations": f"{run.evaluations:,}{share}",
@@ -166,7 +165,6 @@ def _point(run: Inspection) -> str | None:
 
 
 def _page(run: Inspection) -> Summary:
-    """Return the page about a run in a journal."""
     rows = _rows(run)
     settings = {name: rows.pop(name) for name in ("versions", *run.settings) if name in rows}
     evaluations, values = np.array(run.curve or np.empty((0, 2)), float).T

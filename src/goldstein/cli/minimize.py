@@ -10,20 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from goldstein.arguments import signature, takes
+from goldstein.cli import parsing
 from goldstein.cli.errors import WRONG_USE, end
-from goldstein.cli.parsing import (
-    AsJson,
-    Out,
-    Progress,
-    Report,
-    Workers,
-    load_object,
-    parse_bounds,
-    parse_exceptions,
-    parse_options,
-    parse_pair,
-    parse_point,
-)
+from goldstein.cli.parsing import AsJson, Out, Progress, Report, Workers
 from goldstein.cli.runner import Runner, user_code
 from goldstein.methods.registry import METHODS
 from goldstein.minimize import minimize
@@ -80,22 +69,22 @@ def minimize_function(
     runner.check_files()
     if target is not None and not math.isfinite(target):
         raise typer.BadParameter(f"--target takes a number, got {target}.")
-    start = parse_point(x0, dim)
+    start = parsing.parse_point(x0, dim)
     with user_code(as_json):
-        fun = _oracle(load_object(function, "The first argument"), seeded, n, vectorized)
-        caught = parse_exceptions(catch or ())
+        fun = _oracle(parsing.load_object(function, "The first argument"), seeded, n, vectorized)
+        caught = parsing.parse_exceptions(catch or ())
     call = partial(
         minimize,
         fun,
         start,
         method,
-        options=parse_options(option or ()),
+        options=parsing.parse_options(option or ()),
         max_evals=max_evals,
         max_iter=max_iter,
         max_time=max_time,
-        bounds=parse_bounds(bounds, start.size),
+        bounds=parsing.parse_bounds(bounds, start.size),
         stop=None if target is None else Target(target),
-        stationarity=parse_pair("--stationarity", stationarity),
+        stationarity=parsing.parse_pair("--stationarity", stationarity),
         catch=caught,
         rng=seed,
         workers=workers,

@@ -45,9 +45,9 @@ def load_object(function: str, option: str) -> Any:
         raise typer.BadParameter(f"There is no module {module!r} on the path or in the current folder.") from None
     except SystemExit as error:
         end(f"The module {module!r} called {exit_call(error)} when it was imported.", FAILED)
+    except typer.BadParameter:
+        raise
     except Exception as error:
-        if isinstance(error, typer.BadParameter):
-            raise
         raise typer.BadParameter(f"The module {module!r} cannot be imported: {describe(error)}.") from None
     for part in name.split("."):
         if not hasattr(thing, part):
@@ -112,19 +112,13 @@ def _read_numbers(x0: str) -> Array:
         expected = "numbers with commas between them, such as 0,0.5,-1, or a file with numbers (.npy, or text)"
         raise typer.BadParameter(f"--x0 takes {expected}; got {x0!r}.")
     try:
-        x = (
-            np.load(path)
-            if path.suffix == ".npy"
-            else np.loadtxt(path, delimiter="," if "," in _first_line(path) else None)
-        )
+        if path.suffix == ".npy":
+            return np.atleast_1d(np.load(path))
+        with path.open(encoding="utf-8", errors="replace") as file:
+            delimiter = "," if "," in file.readline() else None
+        return np.atleast_1d(np.loadtxt(path, delimiter=delimiter))
     except ValueError:
         raise typer.BadParameter(f"{path} holds no vector of numbers.") from None
-    return np.atleast_1d(np.asarray(x))
-
-
-def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline()
 
 
 def parse_bounds(bounds: str | None, d: int) -> list[tuple[float, float]] | None:

@@ -23,13 +23,9 @@ RAISED = "RAISED"  # in the place of a status: the function raised, and the run 
 
 
 class Printer(Console):
-    """A console that prints text as it is, and raises BrokenPipeError where rich would exit."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(markup=False, highlight=False, **settings)
+    """A console that raises BrokenPipeError where rich would exit."""
 
     def on_broken_pipe(self) -> None:
-        """Raise, where rich would end the program."""
         raise BrokenPipeError
 
 
@@ -83,7 +79,7 @@ def print_facts(facts: list[Fact]) -> None:
     table.add_column(overflow="fold")
     for fact in facts:
         table.add_row(fact.name, fact.text)
-    Printer().print(table)
+    Printer(markup=False, highlight=False).print(table)
 
 
 def exit_with_status(result: Result) -> None:

@@ -17,25 +17,14 @@ import numpy as np
 import typer
 
 from goldstein.arguments import printable
-from goldstein.cli.errors import (
-    FAILED,
-    HTML,
-    NPY,
-    NUMBERS,
-    ROOT,
-    WRONG_USE,
-    check_writable,
-    end,
-    exit_call,
-    function_raised,
-)
+from goldstein.cli import errors
+from goldstein.cli.errors import FAILED, WRONG_USE, check_writable, end
 from goldstein.cli.rendering import exit_with_status, print_result
 from goldstein.extras import needed
-from goldstein.oracle import Array
 from goldstein.run.result import Result, Status
 
 STOPPED = (Status.INTERRUPTED, Status.MAX_TIME)  # such a run can be continued
-FORMATS = {".npy": NPY, ".txt": NUMBERS}
+FORMATS = {".npy": errors.NPY, ".txt": errors.NUMBERS}
 TYPER = str(Path(typer.__file__).parent)
 
 
@@ -53,7 +42,7 @@ class Runner:
         """Refuse what cannot be written, before anything is evaluated."""
         if self.report is not None:
             needed("jinja2", "A report")
-            check_writable(self.report, "The report", journal=self.journal, replaces=HTML)
+            check_writable(self.report, "The report", journal=self.journal, replaces=errors.HTML)
         if self.out is not None:
             if self.out.suffix not in FORMATS:
                 end(f"--out takes a file that ends in .npy or .txt; got {self.out}.", WRONG_USE)
@@ -68,14 +57,14 @@ class Runner:
             with user_code(self.as_json):
                 result = call()
         except SystemExit as exit_error:
-            end(" ".join([f"The function called {exit_call(exit_error)}.", *self._continuation()]), FAILED)
+            end(" ".join([f"The function called {errors.exit_call(exit_error)}.", *self._continuation()]), FAILED)
         except Exception as exception:
             partial = getattr(exception, "result", None)
             if partial is None or not math.isfinite(partial.fun):
                 raise
             error = exception
             result = partial
-            reason = function_raised(error) if hasattr(error, "point") else printable(str(error))
+            reason = errors.function_raised(error) if hasattr(error, "point") else printable(str(error))
             result.message = f"{reason} This is the run so far."
         trouble = self._write(result)
         print_result(result, self.as_json, raised=error is not None)
@@ -93,8 +82,10 @@ class Runner:
     def _write(self, result: Result) -> str:
         """Write the files; return what went wrong, since the result must be printed all the same."""
         try:
-            if self.out is not None:
-                _write_numbers(self.out, result.x)
+            if self.out is not None and self.out.suffix == ".npy":
+                np.save(self.out, result.x)
+            elif self.out is not None:
+                np.savetxt(self.out, result.x, fmt="%.17g")
             if self.report is not None:
                 result.report(self.report)
         except OSError as error:
@@ -108,13 +99,6 @@ class Runner:
 def resume_command(journal: Path | str, function: str = "my_module:my_function") -> str:
     """Return the command that continues a run."""
     return f"goldstein resume {shlex.quote(str(journal))} --with {shlex.quote(function)}"
-
-
-def _write_numbers(path: Path, x: Array) -> None:
-    if path.suffix == ".npy":
-        np.save(path, x)
-    else:
-        np.savetxt(path, x, fmt="%.17g")
 
 
 @contextmanager
@@ -151,5 +135,5 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
     """Print a warning in one line; with its place only if that is in the user's code."""
-    place = "" if filename.startswith((ROOT, TYPER)) else f" ({Path(filename).name}, line {lineno})"
+    place = "" if filename.startswith((errors.ROOT, TYPER)) else f" ({Path(filename).name}, line {lineno})"
     typer.echo(f"{category.__name__}: {printable(str(message))}{place}", err=True)

@@ -16,21 +16,9 @@ Bounds = tuple[Array, Array]
 class Coordinates:
     """How the points of a run lie in the user's space.
 
-    Attributes
-    ----------
-    whole : ndarray, shape (d,)
-        A point of the user's, from which the variables that do not move are taken.
-    free : ndarray of int, or None
-        Those that do, by their places; None: all.
-    scale : ndarray, or None
-        What is 1 inside the run, for each of them; None: 1.
-    bounds : pair of ndarray, or None
-        Of all variables; what rounding would take out of them is moved back.
-
     Examples
     --------
     >>> import numpy as np
-    >>> from goldstein.oracle.coordinates import Coordinates
     >>> held = Coordinates(np.array([1.0, 7.0, 3.0]), free=np.array([0, 2]), scale=np.array([10.0, 1.0]))
     >>> held.inside(held.whole)
     array([0.1, 3. ])
@@ -38,10 +26,10 @@ class Coordinates:
     array([2., 7., 4.])
     """
 
-    whole: Array
-    free: npt.NDArray[np.intp] | None = None
-    scale: Array | None = None
-    bounds: Bounds | None = None
+    whole: Array  # a point of the user's, from which the variables that do not move are taken
+    free: npt.NDArray[np.intp] | None = None  # the places of those that do; None: all
+    scale: Array | None = None  # what is 1 inside the run, for each of these; None: 1
+    bounds: Bounds | None = None  # of all variables; what rounding would take out of them is moved back
 
     def inside(self, x: Array) -> Array:
         """Return a point of the user's, as the run sees it."""

@@ -86,27 +86,12 @@ class Evaluator:
     ----------
     oracle : Oracle
         What to evaluate.
-    workers : None, int, executor, map-like callable or pool
+    workers : int, executor, map-like callable or pool, optional
         None or 1: this process. An int: that many processes (−1: all cores); one that dies is replaced. Anything with
         `.submit` (an executor of concurrent.futures, loky or mpi4py.futures, a client of dask.distributed), a callable
         like `map` (a pool's `.map`), or a pool (`goldstein.oracle.ray`).
-    catch : tuple of exception types
-        Exceptions that count as a failed evaluation.
-    timeout : float, optional
-        Seconds that one evaluation may take. One that takes longer is stopped and done again. Needs workers.
-    retries : int, optional
-        How often a row is done again that crashed its worker or took too long, before it counts as failed.
-
-    Attributes
-    ----------
-    started : int
-        Rows of the last query that were started, each counted once.
-    repeated : int
-        Rows of all queries that were started again, because a worker died, a chunk was lost, or it took too long.
-    deadline : float or None
-        The moment of `time.monotonic()` at which what is in flight is abandoned and `TimeIsUp` is raised.
-    interrupts : Interrupts
-        When Ctrl-C may interrupt.
+    catch, timeout, retries
+        As in `minimize`.
 
     Notes
     -----
@@ -118,14 +103,6 @@ class Evaluator:
     A process of this machine tells which row it is at: one that hangs is noticed within a second and twice the timeout.
     Other workers do not, and a vectorised function has no single rows: there a chunk has the timeout of all its rows,
     a second, and twice the longest delay that was seen. Until the first answer has come, ten more seconds are given.
-
-    Examples
-    --------
-    >>> import numpy as np, goldstein as gs
-    >>> from goldstein.oracle.evaluate import Evaluator
-    >>> with Evaluator(gs.Deterministic(lambda x: abs(x).sum())) as evaluate:
-    ...     evaluate(gs.Query(np.array([[1.0, 2.0], [3.0, -4.0]]))).values.tolist()
-    [3.0, 7.0]
     """
 
     def __init__(
@@ -140,7 +117,7 @@ class Evaluator:
         check_workers(workers, timeout, retries)
         self.oracle = oracle
         self.catch = catch
-        self.deadline: float | None = None
+        self.deadline: float | None = None  # of `time.monotonic()`: what is in flight then is given up by `TimeIsUp`
         self.interrupts = Interrupts()  # which lets Ctrl-C through at any time until it is entered
         self._counter = StartedCounter()
         self._row_seconds = 0.0  # in this process; 0: not known yet
@@ -154,7 +131,7 @@ class Evaluator:
 
     @property
     def started(self) -> int:
-        """Rows of the current query that were started."""
+        """Rows of the last query that were started, each counted once."""
         return self._counter.started
 
     @started.setter
@@ -163,23 +140,13 @@ class Evaluator:
 
     @property
     def repeated(self) -> int:
-        """Rows that were started again."""
+        """Rows of all queries that were started again."""
         return 0 if self._scheduler is None else self._scheduler.repeated
 
     def __call__(
         self, query: Query, known: Iterable[tuple[int, Answer]] = (), log: EvaluationLog | None = None
     ) -> Answer:
-        """Answer a query; row order is kept.
-
-        Parameters
-        ----------
-        query : Query
-            What to evaluate.
-        known : pairs of first row and Answer, optional
-            Rows that are known already and are not evaluated again.
-        log : EvaluationLog, optional
-            Hears of each chunk before it is started, and of its answer as it arrives.
-        """
+        """Answer a query, but for rows that are `known` (first row and answer); `log` hears of each chunk."""
         self.started = 0
         self._counter.partial = None
         pieces = list(known)
@@ -219,7 +186,6 @@ class Evaluator:
                 first = last
 
     def _at_once(self, query: Query, missing: list[Rows], log: EvaluationLog) -> Iterator[tuple[int, Answer]]:
-        """Answer in this process by one call for all rows."""
         self.check_time()
         for first, last in missing:
             log.start(first, last - first)
@@ -246,7 +212,6 @@ class Evaluator:
         return batch.pieces
 
     def check_time(self) -> None:
-        """Raise TimeIsUp if the time is up."""
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise TimeIsUp
 
@@ -274,7 +239,6 @@ def _missing(rows: int, pieces: list[tuple[int, Answer]]) -> list[Rows]:
 
 
 def _only(query: Query, missing: list[Rows]) -> Query:
-    """Return the query of some rows only."""
     chunks = [query.rows(first, last) for first, last in missing]
     if len(chunks) == 1:
         return chunks[0]
@@ -284,7 +248,6 @@ def _only(query: Query, missing: list[Rows]) -> Query:
 
 
 def _joined(pieces: list[tuple[int, Answer]]) -> Answer:
-    """Return the pieces of an answer as one, in the order of the rows."""
     if len(pieces) == 1:
         return pieces[0][1]
     first, *others = [answer for _, answer in sorted(pieces, key=itemgetter(0))]

@@ -31,10 +31,7 @@ class ExecutorPool:
     The task has a name. Workers in this process, and those forked from it later, know it by that name; another one says
     that it has not got it, and gets the chunk again with the task as bytes, which are made once.
 
-    Parameters
-    ----------
-    executor : object
-        `submit(function, *args)` returns a future with `add_done_callback`, `cancel` and `result`.
+    `executor.submit(function, *args)` returns a future with `add_done_callback`, `cancel` and `result`.
     """
 
     _result_options: ClassVar[dict[str, float]] = {}
@@ -73,14 +70,12 @@ class ExecutorPool:
         worker.keep(self._key, task)
 
     def submit(self, chunk: Chunk) -> int:
-        """Submit a chunk."""
         self._cancelled = False
         ticket = next(self._tickets)
         self._submit(ticket, chunk)
         return ticket
 
     def wait(self, seconds: float | None) -> Iterable[tuple[int, Outcome]]:
-        """Wait until a future calls back; return all that have."""
         if seconds != 0.0:
             self.poll(seconds)
         self._any_finished.clear()
@@ -107,11 +102,9 @@ class ExecutorPool:
         return ends
 
     def poll(self, seconds: float | None) -> None:
-        """Wait until a future calls back."""
         self._any_finished.wait(seconds)
 
     def cancel_pending(self) -> None:
-        """Cancel what was not started."""
         self._cancelled = True
         for _, future in list(self._in_flight.values()):
             future.cancel()
@@ -201,7 +194,6 @@ class DaskPool(ExecutorPool):
         return ends
 
     def submit(self, chunk: Chunk) -> int:
-        """Submit a chunk."""
         if self._last_answer is not None and not self._in_flight:  # it could not have answered
             self._last_answer = time.monotonic()
         return super().submit(chunk)
@@ -211,7 +203,6 @@ class DaskPool(ExecutorPool):
         self._cancelled = True
 
     def kill(self, ticket: int) -> int | None:
-        """Cancel a chunk; one that is being worked on continues."""
         if ticket not in self._in_flight:
             return 0
         _, future = self._in_flight.pop(ticket)
@@ -219,7 +210,6 @@ class DaskPool(ExecutorPool):
         return None
 
     def close(self) -> None:
-        """Cancel what waits, and let go of the task."""
         super().cancel_pending()
         super().close()
         self._scattered = None
@@ -250,13 +240,7 @@ class _Stoppable:
 
 
 class MapPool:
-    """A pool behind a callable like `map`, which gets all chunks at once.
-
-    Parameters
-    ----------
-    mapping : callable
-        `mapping(function, chunks)` returns what the function returns for each chunk, in any order.
-    """
+    """A pool behind a callable like `map`, which gets all chunks at once and answers them in any order."""
 
     def __init__(self, mapping: Map) -> None:
         self.size = os.cpu_count() or 1
@@ -274,7 +258,6 @@ class MapPool:
         return chunk.first
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, Outcome]]:
-        """Map the task over all chunks, and hand on what comes as it comes."""
         assert self._task is not None
         task = _Stoppable(self._task)
         chunks = self._chunks
@@ -291,16 +274,12 @@ class MapPool:
         if chunks:
             raise _lossy(f"{count} answers to {count + len(chunks)}")
 
-    def cancel_pending(self) -> None:
-        """Nothing waits: a map gets all chunks at once."""
-
     def kill(self, ticket: int) -> int | None:
         """Forget a chunk; what a map has begun cannot be stopped."""
         waiting = self._chunks.pop(ticket, None) is not None
         return 0 if waiting else None
 
     def close(self) -> None:
-        """Nobody was hired here."""
         self._chunks.clear()
 
 
@@ -315,7 +294,6 @@ def is_dask(executor: Any) -> bool:
 
 
 def _size(executor: Any) -> int:
-    """Return how many workers an executor has."""
     if is_dask(executor):
         return sum(executor.nthreads().values()) or 1
     for name in ("_max_workers", "num_workers"):

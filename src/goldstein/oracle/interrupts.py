@@ -28,12 +28,10 @@ class Interrupts:
         self.check()
 
     def forbid(self) -> None:
-        """Let Ctrl-C wait from now on."""
         self._allowed = False
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Let Ctrl-C through for a while."""
         self.allow()
         try:
             yield
@@ -45,7 +43,6 @@ class Interrupts:
         return self._pending
 
     def check(self) -> None:
-        """Let a Ctrl-C through that came before."""
         if self._pending:
             self._pending = False
             raise KeyboardInterrupt

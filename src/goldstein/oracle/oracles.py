@@ -27,13 +27,10 @@ Catch = tuple[type[BaseException], ...]
 
 @dataclass
 class StartedCounter:
-    """How many rows of a query were started.
-
-    `partial` holds the answers to the rows before the one that an exception broke off, which were paid for.
-    """
+    """How many rows of a query were started."""
 
     started: int = 0
-    partial: Answer | None = None
+    partial: Answer | None = None  # to the rows before the one that an exception broke off
 
 
 class Oracle:
@@ -338,12 +335,10 @@ def _roundoff(answer: Any) -> float:
 
 
 def _in_words(error: BaseException) -> str:
-    """Return an exception in words."""
     return arguments.printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
 def _mark(error: BaseException, point: Array) -> None:
-    """Attach to an exception where it was raised."""
     with suppress(AttributeError, TypeError):  # some exceptions take no attributes
         error.point = point  # type: ignore[attr-defined]
 

@@ -24,7 +24,7 @@ import numpy as np
 from goldstein import retired
 from goldstein.oracle.oracles import StartedCounter
 from goldstein.oracle.tasks import CANCELLED, Chunk, QueueingPool, Task, TaskLost, TaskResult
-from goldstein.oracle.worker import pack, sendable, unpack
+from goldstein.oracle.worker import pack, sendable
 
 AHEAD = 65_536 if sys.platform == "linux" else 4_096  # bytes that fit into a pipe while it is not read
 EXIT_SECONDS = 2.0  # that an idle process may take to exit
@@ -44,7 +44,6 @@ class SharedCounter(StartedCounter):
 
     @property
     def started(self) -> int:
-        """Rows of the current chunk that were started."""
         return int(self._numbers[self._at])
 
     @started.setter
@@ -61,6 +60,9 @@ class Worker:
     numbers: Any
     answered: int = 0
     chunks: deque[tuple[int, bytes]] = field(default_factory=deque)
+
+    def tickets(self) -> list[int]:
+        return [ticket for ticket, _ in self.chunks]
 
     def rows_started(self, ahead: int = 0) -> int | None:
         """Return how many rows were started of the chunk that comes `ahead` of the next; None: it was not taken."""
@@ -81,13 +83,7 @@ class Worker:
 
 
 class ProcessPool(QueueingPool):
-    """Processes on this machine; one that dies is replaced.
-
-    Parameters
-    ----------
-    size : int
-        How many processes; they are started when there is work for them.
-    """
+    """Processes on this machine, `size` at most, started when there is work for them; one that dies is replaced."""
 
     size = 1
 
@@ -105,7 +101,6 @@ class ProcessPool(QueueingPool):
         self._task = task if forks else pack(task)
 
     def poll(self, seconds: float | None) -> None:
-        """Wait until a process has answered or died."""
         if self._workers and not self._finished:
             pipes = [worker.pipe for worker in self._workers]
             sentinels = [worker.process.sentinel for worker in self._workers]
@@ -118,7 +113,6 @@ class ProcessPool(QueueingPool):
             worker.numbers[SKIP] = 1
 
     def rows_started(self, ticket: int) -> int | None:
-        """Return how many rows of a chunk were started so far; None while no process works on it."""
         for worker in self._workers:
             if worker.chunks and worker.chunks[0][0] == ticket:
                 return None if worker.pipe.poll() else worker.rows_started()
@@ -213,12 +207,6 @@ class ProcessPool(QueueingPool):
         if not alive:
             self._remove(worker, _cause_of_death(worker))
 
-    def _stop_worker_of(self, ticket: int) -> None:
-        for worker in self._workers:
-            if any(ticket == other for other, _ in worker.chunks):
-                self._remove(worker, "it was stopped")
-                return
-
     def _remove(self, worker: Worker, reason: str) -> None:
         """End a process: the next chunk and those that it has taken are lost, any other waits again."""
         worker.end()
@@ -249,8 +237,7 @@ def _cause_of_death(worker: Worker) -> str:
     return f"its process ended with exit code {code}"
 
 
-def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> None:
-    """Answer chunks, one after the other, until the pipe ends."""
+def _serve(pipe: connection.Connection, numbers: Any, task: Any) -> None:
     with suppress(ValueError):  # Ctrl-C is for the parent; not ignored, which programs started here would inherit
         signal.signal(signal.SIGINT, lambda number, frame: None)
     if hasattr(os, "setsid"):
@@ -260,7 +247,7 @@ def _serve(pipe: connection.Connection, numbers: Any, task: Task | bytes) -> Non
         threading.Thread(target=_exit_with, args=(parent.sentinel,), daemon=True).start()
     np.random.seed()  # noqa: NPY002 - a forked process would draw the numbers that all the others draw
     if isinstance(task, bytes):
-        task = unpack(task)
+        task = pickle.loads(task)
     while True:
         try:
             chunk: Chunk | None = pickle.loads(pipe.recv_bytes())

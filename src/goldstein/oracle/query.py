@@ -106,7 +106,6 @@ class CompactQuery:
     order: int
 
     def expanded(self) -> Query:
-        """Make the points."""
         return Query(self.recipe.points(), self.samples, self.order)
 
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from goldstein import arguments, retired
 from goldstein.oracle.query import LONG, CompactQuery, Query
 from goldstein.oracle.tasks import Chunk, QueueingPool, Task, TaskLost, TaskResult
-from goldstein.oracle.worker import sendable, unpack
+from goldstein.oracle.worker import sendable
 
 try:
     import ray
@@ -48,14 +48,11 @@ class RemoteWorker:
         self._refusal = "This actor has no task."
 
     def initialize(self, held: Sequence[Any], version: str) -> str:
-        """Take the task behind a reference, from a program with that version of NumPy.
-
-        Return why it cannot, "" when it can.
-        """
+        """Take the task behind a reference, from a program with that version of NumPy; return why it cannot, or ""."""
         self._task = None
         self._refusal = ""
         try:
-            task = unpack(ray.get(held[0]))
+            task = pickle.loads(ray.get(held[0]))
         except Exception as error:
             self._refusal = f"{type(error).__name__}: {error}"
         if np.__version__ != version:  # whose random numbers may be others
@@ -93,6 +90,9 @@ class Actor:
 
     handle: Any
     chunks: dict[Any, tuple[int, Message]] = field(default_factory=dict)
+
+    def tickets(self) -> list[int]:
+        return [ticket for ticket, _ in self.chunks.values()]
 
     def takes(self, message: Message) -> bool:
         """Whether a chunk can be sent to it, ahead of time if need be.
@@ -176,7 +176,7 @@ class RayPool(QueueingPool):
         self._options = {"num_cpus": 1, **(options or {}), "max_restarts": 0}
         self._kind = ray.remote(RemoteWorker)
         self._resources = Resources()
-        self._actors = self._resources.actors
+        self._workers = self._resources.actors
         self._starting = self._resources.starting  # by the reference to their consent
         self._flight: dict[Any, Actor] = {}  # by the reference to the answer
         self._stored: OrderedDict[bytes, Any] = OrderedDict()
@@ -191,27 +191,26 @@ class RayPool(QueueingPool):
     @property
     def size(self) -> int:
         """How many actors there are; at least 1, which may have to be waited for."""
-        return max(len(self._actors), 1)
+        return max(len(self._workers), 1)
 
     def initialize(self, task: Task) -> None:
         """Send the task to every actor; start those that are missing, and wait for some of them."""
         if not self._close.alive:
             raise RuntimeError("This pool is closed; make a new one.")
-        for actor in [actor for actor in self._actors if actor.chunks]:
-            self._remove(actor, "it was stopped", died=False)
+        for actor in [actor for actor in self._workers if actor.chunks]:
+            self._remove(actor, "it was stopped")
         self._waiting.clear()
         self._finished.clear()
         self._task = ray.put(_packed(task))
         for actor in self._starting.values():  # which would start with the task before
             _kill(actor)
         self._starting.clear()
-        for actor in self._actors:
+        for actor in self._workers:
             actor.handle.initialize.remote([self._task], np.__version__)
         self._spawn_at = 0.0
         self._wait_for_actors()
 
     def poll(self, seconds: float | None) -> None:
-        """Wait until a chunk has been answered, an actor has died, or a new one is ready."""
         if not self._finished:
             _ready([*self._flight, *self._starting], seconds)
 
@@ -260,7 +259,6 @@ class RayPool(QueueingPool):
         self._resources.joined = True
 
     def _each(self) -> float:
-        """Return how many CPUs an actor takes."""
         return float(self._options["num_cpus"] or 0.0)
 
     def _room(self) -> int:
@@ -296,10 +294,9 @@ class RayPool(QueueingPool):
         return self._stored[key]
 
     def _dispatch(self) -> None:
-        """Send what waits to actors that take it."""
-        while self._waiting and self._actors:
+        while self._waiting and self._workers:
             ticket, message = self._waiting[0]
-            actor = min(self._actors, key=lambda one: len(one.chunks))
+            actor = min(self._workers, key=lambda one: len(one.chunks))
             if not actor.takes(message):
                 return
             self._waiting.popleft()
@@ -315,14 +312,13 @@ class RayPool(QueueingPool):
             elif reference in self._flight:  # not if its actor was found dead just now
                 self._receive(reference)
         self._spawn()
-        if not self._actors and time.monotonic() > self._empty_since + self._patience:
+        if not self._workers and time.monotonic() > self._empty_since + self._patience:
             raise RuntimeError(
                 f"Ray started no actor within {self._patience:g} seconds: {self._last_failure}; see what "
                 "the cluster has to offer (ray status), ask for less in options, or set a longer patience."
             )
 
     def _receive(self, answer: Any) -> None:
-        """Take the answer of an actor; remove one that is dead."""
         actor = self._flight[answer]
         ticket, message = actor.chunks[answer]
         try:
@@ -336,13 +332,7 @@ class RayPool(QueueingPool):
         del actor.chunks[answer]
         self._finished[ticket] = done
 
-    def _stop_worker_of(self, ticket: int) -> None:
-        for actor in self._actors:
-            if any(ticket == other for other, _ in actor.chunks.values()):
-                self._remove(actor, "it was stopped", died=False)
-                return
-
-    def _remove(self, actor: Actor, reason: str, died: bool) -> None:
+    def _remove(self, actor: Actor, reason: str, died: bool = False) -> None:
         """End an actor; what it was sent is lost.
 
         One that is stopped here has started what was sent ahead of time only if it has answered what came before. One
@@ -350,8 +340,8 @@ class RayPool(QueueingPool):
         """
         unanswered = set() if died else actor.chunks.keys() - _ready(list(actor.chunks), 0.0)
         _kill(actor)
-        self._actors.remove(actor)
-        if not self._actors:
+        self._workers.remove(actor)
+        if not self._workers:
             self._empty_since = time.monotonic()
         started = None
         for answer, (ticket, _) in actor.chunks.items():
@@ -365,7 +355,7 @@ class RayPool(QueueingPool):
         """Ask for as many actors as are missing; those for which there is no room come when there is."""
         if time.monotonic() < self._spawn_at:
             return
-        for _ in range(self._count - len(self._actors) - len(self._starting)):
+        for _ in range(self._count - len(self._workers) - len(self._starting)):
             actor = Actor(self._kind.options(**self._options).remote())
             self._starting[actor.handle.initialize.remote([self._task], np.__version__)] = actor
 
@@ -379,12 +369,12 @@ class RayPool(QueueingPool):
             self._last_failure = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         else:
             if not refusal:
-                self._actors.append(actor)
+                self._workers.append(actor)
                 return
             self._last_failure = refusal
         _kill(actor)
         self._spawn_at = time.monotonic() + PAUSE
-        if refusal and not self._actors and not self._starting:
+        if refusal and not self._workers and not self._starting:
             raise RuntimeError(
                 f"No actor of Ray can run the function: {refusal}; see that every node has what is installed here."
             )
@@ -394,11 +384,11 @@ class RayPool(QueueingPool):
         start = time.monotonic()
         self._empty_since = start
         self._spawn()
-        while not self._actors:
+        while not self._workers:
             self.poll(PAUSE)
             self._collect()
         until = 2 * time.monotonic() - start
-        while len(self._actors) < self._count and time.monotonic() < until:
+        while len(self._workers) < self._count and time.monotonic() < until:
             self.poll(min(until - time.monotonic(), PAUSE))
             self._collect()
 

@@ -43,7 +43,6 @@ class ChunkSizer:
         self.slowest = 0.0
 
     def learn(self, order: int, rows: int, seconds: float) -> None:
-        """Take note of how long some rows took."""
         now = seconds / rows
         before = self.row_seconds.get(order, now)
         self.row_seconds[order] = before + (now - before) / 4
@@ -57,11 +56,7 @@ class ChunkSizer:
             self._latencies.append(seconds)
 
     def chunks(self, rows: int, size: int, order: int) -> int:
-        """Return into how many chunks to divide rows.
-
-        A chunk lasts some latencies. Four chunks a worker, if each then lasts at least two latencies; and the same
-        number for each worker.
-        """
+        """Return into how many chunks to divide rows: the same number for each worker, each of some latencies."""
         row = max(self.row_seconds[order], 1e-9)
         latency = median(self._latencies or self._fresh or [0.0])
         lasting = min(max(LATENCIES * latency, SHORTEST), LONGEST)
@@ -81,15 +76,12 @@ def record_partial(log: EvaluationLog, first: int, rows: int, started: int, befo
 
 @dataclass
 class InFlight:
-    """A chunk in flight, since when, and whether a worker was free for it.
-
-    `started` is how many of its rows had been started when that last changed, at `progress_at`; None: it waits.
-    """
+    """A chunk in flight, since when, and whether a worker was free for it."""
 
     rows: Rows
     since: float
     had_free_worker: bool
-    started: int | None = None
+    started: int | None = None  # rows, when that last changed; None: it waits
     progress_at: float = 0.0
 
     def __len__(self) -> int:
@@ -97,28 +89,11 @@ class InFlight:
 
 
 class Scheduler:
-    """How the rows of queries are evaluated by a pool.
+    """How the rows of queries are evaluated by a pool; `retries` and `timeout` as in `Evaluator`.
 
-    Parameters
-    ----------
-    pool : WorkerPool
-        Who evaluates.
-    retries : int
-        How often a row is done again that was lost or took too long, before it counts as failed.
-    timeout : float or None
-        Seconds that a row may take.
-    even : bool
-        Every worker gets one chunk, however long it takes.
-    ahead : bool
-        A worker that is busy may be given its next chunk. Never with a timeout: only without is it known since when a
-        chunk is worked on.
-    progressed : callable, optional
-        Whether a row that was lost too often got further since this was last asked, so that it is tried again.
-
-    Attributes
-    ----------
-    repeated : int
-        Rows that were started again.
+    `even`: every worker gets one chunk, however long it takes. `ahead`: a worker that is busy may be given its next
+    chunk; never with a timeout, since only without is it known since when a chunk is worked on. `progressed(row)` tells
+    whether a row that was lost too often got further since this was last asked, so that it is tried again.
     """
 
     def __init__(
@@ -138,19 +113,13 @@ class Scheduler:
         self.chunks_each = 2 if ahead and timeout is None else 1
         self.progressed = progressed
         self.interrupts = Interrupts()  # which lets Ctrl-C through at any time until it is entered
-        self.repeated = 0
+        self.repeated = 0  # rows that were started again
         self.sizer = ChunkSizer()
         self.losses = 0  # with no answer in between
 
 
 class Batch:
-    """Rows on their way.
-
-    Attributes
-    ----------
-    pieces : list of (int, answer)
-        The answers that have come, and at which rows they begin.
-    """
+    """Rows on their way."""
 
     def __init__(
         self, scheduler: Scheduler, work: Work, missing: list[Rows], log: EvaluationLog, deadline: float | None = None
@@ -159,7 +128,7 @@ class Batch:
         self.work = work
         self.log = log
         self.deadline = deadline
-        self.pieces: list[tuple[int, Any]] = []
+        self.pieces: list[tuple[int, Any]] = []  # answers that have come, and at which rows they begin
         self._pool = scheduler.pool
         self._interrupts = scheduler.interrupts
         self._pending = deque(missing)
@@ -178,7 +147,6 @@ class Batch:
         return int(np.count_nonzero(self._times_started))
 
     def run(self) -> None:
-        """Have all rows evaluated."""
         self._interrupts.forbid()
         try:
             while self._pending or self._retry or self._in_flight:
@@ -248,7 +216,6 @@ class Batch:
         return rows
 
     def _wait_seconds(self) -> float:
-        """Return how long to wait for an answer before there is something else to do."""
         now = time.monotonic()
         moments = [now + LOOK]
         if self.deadline is not None:
@@ -313,10 +280,7 @@ class Batch:
         self.log.record(first, answer)
 
     def _count(self, flight: InFlight, started: int | None, blame: bool = True) -> int:
-        """Take note that rows were started, all of a chunk when it is not known how many; and which of them again.
-
-        Return how many were not.
-        """
+        """Take note that rows were started, all of a chunk if `started` is not known; return how many were not."""
         rows = len(flight) if started is None else started
         first = flight.rows[0]
         times = self._times_started[first : first + rows]
@@ -326,7 +290,6 @@ class Batch:
         return len(flight) - rows
 
     def _take_back(self, rows: int) -> None:
-        """Tell the log that rows were not started after all."""
         if rows > 0:
             self.log.take_back(rows)
 

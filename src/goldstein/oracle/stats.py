@@ -17,31 +17,17 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Tally:
-    """What counting needs to know of some values.
-
-    Attributes
-    ----------
-    asked, finite : int
-        How many were asked for, and how many of those were finite.
-    total, magnitude, lowest : float
-        Sum, sum of the absolute values and minimum of the finite ones.
-    single, double : int
-        Values that tell something about their precision: those that fit into float32, and those that do not.
-    roundoff : float
-        Relative rounding error of the type in which they came.
-    half : int
-        Values that are not whole and yet so short that they may be of half precision; 0 if any is longer.
-    """
+    """What counting needs to know of some values."""
 
     asked: int = 0
     finite: int = 0
-    total: float = 0.0
-    magnitude: float = 0.0
+    total: float = 0.0  # of the finite ones, as the next two
+    magnitude: float = 0.0  # sum of the absolute values
     lowest: float = np.inf
-    single: int = 0
-    double: int = 0
-    roundoff: float = DOUBLE
-    half: int = 0
+    single: int = 0  # values that tell their precision: those that fit into float32,
+    double: int = 0  # and those that do not
+    roundoff: float = DOUBLE  # relative rounding error of the type in which they came
+    half: int = 0  # values so short that they may be of half precision, and not whole; 0 if any is longer
 
     @classmethod
     def of(cls, values: Array, roundoff: float = DOUBLE, *, precise: bool = False) -> Tally:

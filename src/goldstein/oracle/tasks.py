@@ -39,18 +39,14 @@ class Chunk:
 
 @dataclass
 class TaskResult:
-    """What a worker returns for a chunk: its answer, or the exception that ended it and how many rows were started.
-
-    With an exception, the answer is that to the rows before it, if there were any. `seconds` is how long the worker
-    was busy.
-    """
+    """What a worker returns for a chunk: its answer, or the exception that ended it and how many rows were started."""
 
     first: int
     started: int
-    answer: Any = None
+    answer: Any = None  # with an exception: that to the rows before it, if there were any
     error: BaseException | None = None
     traceback: str = ""
-    seconds: float = 0.0
+    seconds: float = 0.0  # that the worker was busy
 
     @property
     def skipped(self) -> bool:
@@ -60,15 +56,11 @@ class TaskResult:
 
 @dataclass
 class TaskLost:
-    """A chunk without an answer: its worker died, its node is gone, or it was cancelled. It is submitted again.
-
-    `started` is how many of its rows were started; None: unknown, and counted as all of them. `cluster_fault`: its rows
-    are not to blame, so that they may be lost any number of times.
-    """
+    """A chunk without an answer: its worker died, its node is gone, or it was cancelled. It is submitted again."""
 
     reason: str
-    started: int | None = None
-    cluster_fault: bool = False
+    started: int | None = None  # rows; None: unknown, and counted as all of them
+    cluster_fault: bool = False  # its rows are not to blame, and may be lost any number of times
 
 
 Outcome = TaskResult | TaskLost
@@ -147,6 +139,7 @@ class QueueingPool(WorkerPool):
 
     def __init__(self) -> None:
         self._tickets = itertools.count()
+        self._workers: list[Any] = []
         self._waiting: deque[tuple[int, Any]] = deque()
         self._finished: dict[int, Outcome] = {}
         self._delivered: dict[int, Outcome] = {}  # by the last call of `wait`, which Ctrl-C may have interrupted
@@ -180,7 +173,10 @@ class QueueingPool(WorkerPool):
             if entry[0] == ticket:
                 self._waiting.remove(entry)
                 return 0
-        self._stop_worker_of(ticket)
+        for worker in self._workers:
+            if ticket in worker.tickets():
+                self._remove(worker, "it was stopped")
+                break
         outcome = self._finished.pop(ticket, None) or self._delivered.pop(ticket, None)
         return 0 if outcome is None else outcome.started
 
@@ -206,8 +202,8 @@ class QueueingPool(WorkerPool):
         """Move what workers have answered, and what dead ones lost, to `_finished`."""
 
     @abstractmethod
-    def _stop_worker_of(self, ticket: int) -> None:
-        """End the worker that has a chunk, if there is one; the chunk is then in `_finished`."""
+    def _remove(self, worker: Any, reason: str) -> None:
+        """End a worker; the chunks that it may have started are then in `_finished`."""
 
 
 class EvaluationLog:

@@ -40,7 +40,7 @@ def new_key() -> str:
 def work(key: str, chunk: Chunk, packed: bytes | None = None) -> TaskResult | TaskUnknown:
     """Answer a chunk by the task of that name, which a worker gets as bytes when it has not got it."""
     if packed is not None and key not in _tasks:
-        keep(key, unpack(packed))
+        keep(key, pickle.loads(packed))
         for old in list(_tasks)[:-KEPT]:
             forget(old)
     task = _tasks.get(key)
@@ -80,9 +80,3 @@ def pack(task: Task) -> bytes:
             f"The function cannot be sent to workers in other processes ({type(error).__name__}: {error}); define it "
             "at the top of a module, install cloudpickle, or use threads as workers."
         ) from error
-
-
-def unpack(packed: bytes) -> Task:
-    """Return the task that was packed."""
-    task: Task = pickle.loads(packed)
-    return task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from goldstein.oracle import Query
@@ -25,29 +25,13 @@ class _NoJournal:
     number = 0
     position = 0
 
-    def begin(self, identity: Mapping[str, Any], limits: Mapping[str, Any], *, noisy: bool) -> None:
-        pass
-
     def answers_to(self, query: Query) -> tuple[()]:
         return ()
 
-    def ended_here(self, status: Status) -> bool:
-        return False
-
-    def drop_end(self, status: Status) -> None:
+    def _ignore(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    def noise(self, reason: str) -> None:
-        pass
-
-    def monitor_value(self, nfev: int) -> None:
-        pass
-
-    def monitor(self, nfev: int, value: float) -> None:
-        pass
-
-    def outcome(self, about: Mapping[str, Any]) -> None:
-        pass
+    begin = ended_here = drop_end = noise = monitor_value = monitor = outcome = _ignore
 
 
 class Checkpoints:
@@ -73,7 +57,6 @@ class Checkpoints:
             self.save()
 
     def moved(self) -> None:
-        """Forget the last snapshot: the run has moved on."""
         self._at_rest = None
 
     def save(self) -> None:
@@ -92,7 +75,6 @@ class Checkpoints:
         self._at_rest = None
 
     def outcome(self, result: Result) -> None:
-        """Write down how the run ended."""
         about = {name: result[name] for name in OUTCOME}
         about |= {"status": int(result.status), "compiled": self.compiled}
         if result.x.size <= MOST_NUMBERS:

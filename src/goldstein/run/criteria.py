@@ -26,7 +26,6 @@ class Criteria:
         self.found: Array | None = None  # a point, in the user's coordinates, that met one of them
 
     def add(self, tally: Tally) -> None:
-        """Take note of values, for those that look now and then."""
         if self.periodic:
             self.schedule.add(tally)
 
@@ -39,7 +38,6 @@ class Criteria:
         return None
 
     def among(self, run: Session, query: Query, answer: Answer) -> Status | None:
-        """Let them look at the points just evaluated."""
         for criterion in self.step_criteria:
             self.found = criterion.found(query, answer)
             if self.found is not None:
@@ -47,7 +45,6 @@ class Criteria:
         return None
 
     def at_step(self, run: Session) -> EvaluationGenerator[Status | None]:
-        """Let them judge a new iterate."""
         return _confirmed(run, self.step_criteria, run.step.x)
 
     def when_due(self, run: Session) -> EvaluationGenerator[Status | None]:

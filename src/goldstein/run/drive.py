@@ -6,47 +6,19 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from goldstein.oracle import Answer, Query
-from goldstein.oracle.interrupts import Interrupts
+from goldstein.oracle.evaluate import Evaluator
 from goldstein.oracle.tasks import TimeIsUp
-from goldstein.run.progress import Bar, Both
+from goldstein.run.progress import Bar
 from goldstein.run.result import Result, Status
 from goldstein.run.session import Session
 
 logger = logging.getLogger("goldstein")
 
 
-class Evaluates(Protocol):
-    """Whoever answers queries.
-
-    Attributes
-    ----------
-    started, repeated : int
-        Rows of the current query that were started, and rows of all queries that were started again.
-    deadline : float or None
-        The moment of `time.monotonic()` at which the time is up.
-    interrupts : Interrupts
-        When Ctrl-C may interrupt.
-    """
-
-    started: int
-    deadline: float | None
-    interrupts: Interrupts
-
-    @property
-    def repeated(self) -> int:
-        """Rows that were started again."""
-
-    def __call__(self, query: Query, known: Any = (), log: Any = None) -> Answer:
-        """Answer a query, but for rows that are known; tell the log what is started and what has come."""
-
-    def check_time(self) -> None:
-        """Raise TimeIsUp if the time of the run is over."""
-
-
-def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Result:
+def drive(session: Session, evaluate: Evaluator, bar: Bar | None = None) -> Result:
     """Play a session to its end; Ctrl-C returns the run so far, an exception carries it as `.result`."""
     logger.info("%s begins, d = %d, max_evals = %s", session.method.name, session.step.x.size, session.budget.max_evals)
     with session.interrupts:
@@ -58,33 +30,33 @@ def drive(session: Session, evaluate: Evaluates, bar: Bar | None = None) -> Resu
 class _Driver:
     """Plays one session."""
 
-    def __init__(self, session: Session, evaluate: Evaluates, bar: Bar | None) -> None:
+    def __init__(self, session: Session, evaluate: Evaluator, bar: Bar | None) -> None:
         self.session = session
         self.evaluate = evaluate
         self.bar = bar
         self.journal = session.checkpoints.journal
-        self.log: Any = session.spec.journal or bar
-        if session.spec.journal is not None and bar is not None:
-            self.log = Both(session.spec.journal, bar)
+        self.log: Any = session.spec.journal
+        if bar is not None:
+            bar.log = session.spec.journal or bar.log
+            self.log = bar
         self.clock_stands = session.spec.max_time is not None and evaluate.deadline is None
         evaluate.interrupts = session.interrupts
         session.repeats = lambda: evaluate.repeated + self.journal.lost
 
     def result(self) -> Result:
-        """Return the result, also of a run that is broken off."""
         session = self.session
         try:
             return self._play()
         except KeyboardInterrupt:
             session.checkpoints.save()
-            return session.result(Status.INTERRUPTED)
+            return session.ending.result(Status.INTERRUPTED)
         except TimeIsUp:
             session.checkpoints.save()
-            return session.result(Status.MAX_TIME)
+            return session.ending.result(Status.MAX_TIME)
         except BaseException as error:
             session.checkpoints.save()
             with suppress(AttributeError, TypeError):  # some exceptions take no attributes
-                error.result = session.result(Status.RAISED)  # type: ignore[attr-defined]
+                error.result = session.ending.result(Status.RAISED)  # type: ignore[attr-defined]
                 error.add_note(
                     f"goldstein: raised at evaluation {session.facts.nfev}; `.point` holds the point (if it was "
                     "raised by the function), `.result` the run so far."

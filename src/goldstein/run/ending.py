@@ -70,7 +70,6 @@ class Ending:
         return self._closed(status, final)
 
     def _closed(self, status: Status, final: Final) -> Result:
-        """Return the result with what the final estimate has found."""
         result = self.result(status)
         if final.samples or not np.array_equal(result.x, final.x):
             result.x = final.x
@@ -85,7 +84,6 @@ class Ending:
         return result
 
     def _add_notes(self, final: Final) -> None:
-        """Take notes of what the answer shows."""
         run = self.run
         with np.errstate(over="ignore"):
             distance = norm(final.x - run.start)

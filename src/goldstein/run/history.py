@@ -83,7 +83,6 @@ class Window(State):
     lowest: float = np.inf
 
     def add(self, tally: Tally) -> None:
-        """Take note of the values that came in."""
         self.total += tally.total
         self.count += tally.finite
         self.lowest = min(self.lowest, tally.lowest)
@@ -113,7 +112,6 @@ class CheckSchedule(Window):
         return self.spent <= share * counted + 1e-9
 
     def look_again(self, counted: int) -> None:
-        """Set when the next look is due."""
         self.due = counted + max(1, counted // LOOKS)
 
 
@@ -172,12 +170,10 @@ class Recorder(Window):
             column[:] = [value for i, value in enumerate(column) if i % 2 == 0 or i == last]
 
     def copy(self) -> Recorder:
-        """Return a recorder that does not change with this one."""
         columns = {name: list(column) for name, column in self.columns.items()}
         return replace(self, columns=columns, choices=list(self.choices))
 
     def record(self, **row: float) -> None:
-        """Keep a record and set when the next is due."""
         row["fun"], _ = self.read()
         for name in COLUMNS:
             self.columns[name].append(row[name])

@@ -14,30 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from goldstein.run.journal import (
-    CONTINUED,
-    LONGEST,
-    TIME,
-    VALUES,
-    VALUES_HEAD,
-    Stage,
-    read_stages,
-    take_record,
-    total_limits,
-)
-from goldstein.run.records import (
-    CHUNK,
-    MAGIC,
-    MALFORMED,
-    VERSION,
-    DamagedError,
-    Record,
-    check_magic,
-    check_regular,
-    is_being_written,
-    malformed,
-    scan,
-)
+from goldstein.run import journal, records
+from goldstein.run.journal import LONGEST, VALUES_HEAD, Stage
+from goldstein.run.records import MAGIC, MALFORMED, DamagedError, Record
 from goldstein.run.result import Status
 from goldstein.run.snapshot import Snapshot, read_snapshot
 
@@ -148,34 +127,33 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
     (True, 200, 'MAX_EVALS')
     """
     file = Path(path)
-    for attempt in range(1, ATTEMPTS + 1):
+    for _ in range(ATTEMPTS - 1):
         before = file.stat()
         try:
             return _read(file)
         except DamagedError:
             after = file.stat()
-            changed = (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
-            if not changed or attempt == ATTEMPTS:  # not what a run was just writing
-                raise
-    raise AssertionError
+            if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):
+                raise  # it is not what a run was just writing
+    return _read(file)
 
 
 def stages_in(path: str | os.PathLike[str]) -> list[Stage]:
     """Return the stages of the run in a journal; nothing is locked and nothing is changed."""
     file = Path(path)
-    return read_stages(_records(file, oldest=VERSION), file)
+    return journal.read_stages(_records(file, oldest=records.VERSION), file)
 
 
 def _records(path: Path, oldest: int) -> Iterator[Record]:
-    check_regular(path)
-    with path.open("rb", buffering=CHUNK) as file:
-        if check_magic(file.read(len(MAGIC)), path, oldest=oldest):
-            yield from scan(file, path)
+    records.check_regular(path)
+    with path.open("rb", buffering=records.CHUNK) as file:
+        if records.check_magic(file.read(len(MAGIC)), path, oldest=oldest):
+            yield from records.scan(file, path)
 
 
 def _read(path: Path) -> Inspection:
-    check_regular(path)
-    inspection = Inspection(str(path), running=is_being_written(path))
+    records.check_regular(path)
+    inspection = Inspection(str(path), running=records.is_being_written(path))
     reader = _Reader(path)
     for record in _records(path, oldest=1):
         reader.take(record)
@@ -184,7 +162,7 @@ def _read(path: Path) -> Inspection:
     try:
         reader.fill(inspection)
     except MALFORMED:
-        raise malformed(path, len(MAGIC)) from None
+        raise records.malformed(path, len(MAGIC)) from None
     with suppress(*MALFORMED):  # it is only a cache
         _add_snapshot(read_snapshot(path.with_name(path.name + ".snapshot")), reader.stages[-1], inspection)
     if inspection.max_evals is not None and inspection.outcome is None and inspection.seconds_each is not None:
@@ -229,12 +207,11 @@ class _Reader:
         self._gaps: deque[tuple[float, int]] = deque(maxlen=RECENT)  # seconds, and rows that came after them
 
     def take(self, record: Record) -> None:
-        """Take a record into account."""
-        take_record(self.stages, record, self._path)
-        if record.kind == VALUES:
+        journal.take_record(self.stages, record, self._path)
+        if record.kind == journal.VALUES:
             self._take_values(record.content)
-        elif record.kind == CONTINUED:
-            (self._busy_since,) = TIME.unpack(record.content)
+        elif record.kind == journal.CONTINUED:
+            (self._busy_since,) = journal.TIME.unpack(record.content)
 
     def _take_values(self, content: bytes) -> None:
         _, _, rows, order, _, stamp, _ = VALUES_HEAD.unpack_from(content)
@@ -251,9 +228,8 @@ class _Reader:
         curve.add(content[VALUES_HEAD.size :])
 
     def fill(self, inspection: Inspection) -> None:
-        """Write the sums down."""
         header = self.stages[0].header
-        limits = total_limits(self.stages)
+        limits = journal.total_limits(self.stages)
         inspection.stage = len(self.stages)
         inspection.evaluations = self.values
         inspection.gradients = self.gradients
@@ -295,7 +271,6 @@ class _Curve:
         self._bytes = 0
 
     def add(self, values: bytes) -> None:
-        """Take values in, as they stand in the file."""
         self._waiting.append(values)
         self._bytes += len(values)
         if self._bytes >= AT_ONCE:
@@ -303,7 +278,6 @@ class _Curve:
 
     @np.errstate(over="ignore", invalid="ignore")  # values near the largest float
     def _take(self) -> None:
-        """Put the values that wait into bins."""
         values = np.frombuffer(b"".join(self._waiting))
         self._waiting.clear()
         self._bytes = 0
@@ -341,7 +315,6 @@ class _Curve:
         return [(count, value) for count, value in points if math.isfinite(value)]
 
     def lowest(self) -> float:
-        """Return the lowest value; NaN when there is none."""
         self._take()
         lowest = float(self._lowest.min())
         return lowest if math.isfinite(lowest) else math.nan

@@ -132,7 +132,6 @@ def _text(content: bytes) -> str:
 
 
 def _from_json(content: bytes) -> Any:
-    """Return plain data whose texts are printable."""
     return _printable(json.loads(content))
 
 
@@ -268,7 +267,6 @@ class Journal:
 
     @property
     def snapshot_path(self) -> Path:
-        """The file of the snapshot."""
         return self.path.with_name(self.path.name + ".snapshot")
 
     def __enter__(self) -> Journal:
@@ -399,7 +397,6 @@ class Journal:
         self._step()
 
     def _step(self) -> None:
-        """Read the next record of this stage."""
         self._ahead = next(self._reader, None)
         while self._ahead is not None and self._ahead.kind in PASSED_OVER:
             self._ahead = next(self._reader, None)
@@ -481,7 +478,6 @@ class Journal:
         self._records.append(VALUES, head + np.ascontiguousarray(answer.values).tobytes(), at_once=slow)
 
     def noise(self, reason: str) -> None:
-        """Write down how noise showed in a function that was taken to have none."""
         stage = self.stages[self._stage]
         if not stage.noise and not self.replaying:
             stage.noise = reason
@@ -499,7 +495,6 @@ class Journal:
         return None
 
     def monitor(self, nfev: int, value: float) -> None:
-        """Write down a value of the monitor."""
         if not self.replaying:
             self._records.append(MONITOR, MONITOR_BODY.pack(nfev, value))
 
@@ -512,7 +507,6 @@ class Journal:
             self._records.append(ENDING, ENDING_BODY.pack(self.number, status))
 
     def outcome(self, about: Mapping[str, Any]) -> None:
-        """Write down how the run has ended."""
         stage = self.stages[self._stage]
         if stage.outcome is None and not self.replaying:
             stage.outcome = dict(about)
@@ -527,7 +521,6 @@ class Journal:
         return self._stage == len(self.stages) - 1
 
     def due(self, compiled: bool) -> bool:
-        """Whether it is time for a snapshot."""
         return not self.replaying and self._snapshots.due(self.number, compiled)
 
     def save(self, snapshot: Snapshot) -> None:

@@ -67,20 +67,11 @@ Done = Callable[[Session, Result | Exception], Any]
 def lockstep(
     sessions: Iterable[Session], evaluate: Evaluate, done: Done, *, rows: int = 256, at_once: int | None = None
 ) -> None:
-    """Play all sessions to their ends.
+    """Play all sessions to their ends, in batches of `rows`.
 
-    Parameters
-    ----------
-    sessions : iterable of Session
-        Taken as there is room for them.
-    evaluate : callable
-        Answers the parts of a batch, one for one; an exception in the place of an answer ends that session alone.
-    done : callable
-        `done(session, result)` for each that has ended, with what ended it if it was an exception.
-    rows : int
-        Rows in a batch.
-    at_once : int, optional
-        Sessions under way at most; None: as many as it takes to fill a batch.
+    `evaluate` answers the parts of a batch, one for one; an exception in the place of an answer ends that session
+    alone. `done(session, result)` is called for each that has ended, with what ended it if it was an exception. At most
+    `at_once` sessions are under way; None: as many as it takes to fill a batch.
     """
     waiting: deque[Playing] = deque()
     fresh = iter(sessions)

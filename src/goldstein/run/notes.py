@@ -28,7 +28,6 @@ class Notes:
         self._notes.extend(notes)
 
     def recognise(self, reason: str) -> None:
-        """Take note of how noise showed."""
         self.recognised = reason
         self.add(Text(reason))
 
@@ -45,11 +44,9 @@ class Notes:
         return choice
 
     def all(self) -> list[Note]:
-        """Return all notes, those of the method last."""
         return [*self._notes, *(Ran(text) for text in self.method_notes.values())]
 
     def warn_once(self, warnings: Mapping[str, str]) -> None:
-        """Warn once of each thing that the run has shown to be wrong."""
         for key, sentence in warnings.items():
             if key not in self._warned:
                 self._warned.add(key)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from goldstein.arguments import printable
 from goldstein.run.result import Status
 
 ENDED, RAN, KNOW = range(3)  # the sections of a message
@@ -205,8 +206,3 @@ class Outcome:
             words = self.status.words
             sentences.insert(0, f"{words[0].upper()}{words[1:]}.")
         return printable(" ".join(sentences))
-
-
-def printable(text: str) -> str:
-    """Return a text in one line that a terminal prints as it is: control characters become spaces."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -6,22 +6,27 @@ import math
 import shutil
 import sys
 import time
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from goldstein.oracle import Answer
+from goldstein.oracle.tasks import EvaluationLog
 
 EVERY = 0.1  # seconds between two looks of the line
 SECONDS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 class Bar:
-    """The line: evaluations of a total, the best value (a mean of noisy ones), the speed and the time left."""
+    """The line: evaluations of a total, the best value (a mean of noisy ones), the speed and the time left.
+
+    It stands before another log of the queries, such as the journal, which hears of everything.
+    """
 
     def __init__(self, total: int | None, noisy: bool, stream: IO[str] | None = None) -> None:
         self.total = total
         self.noisy = noisy
+        self.log = EvaluationLog()
         self.stream = sys.stderr if stream is None else stream
         self.shown = bool(getattr(self.stream, "isatty", lambda: False)())
         self.value = math.nan
@@ -35,13 +40,13 @@ class Bar:
         self._replaying = False
 
     def start(self, first: int, rows: int) -> None:
-        pass
+        self.log.start(first, rows)
 
     def take_back(self, rows: int) -> None:
-        pass
+        self.log.take_back(rows)
 
     def record(self, first: int, answer: Answer) -> None:
-        """Take note of values as they arrive."""
+        self.log.record(first, answer)
         self._arrived += len(answer.values)
         finite = answer.values[np.isfinite(answer.values)]
         if finite.size and answer.values.ndim == 1 and not (self.final and self.noisy):
@@ -106,28 +111,8 @@ class Bar:
         return " · ".join(parts)
 
     def close(self) -> None:
-        """Wipe the line."""
         if self.shown and self._last:
             self._write("", "\r")
-
-
-class Both:
-    """Two logs of a query as one; see `EvaluationLog`."""
-
-    def __init__(self, *logs: Any) -> None:
-        self.logs = logs
-
-    def start(self, first: int, rows: int) -> None:
-        for log in self.logs:
-            log.start(first, rows)
-
-    def take_back(self, rows: int) -> None:
-        for log in self.logs:
-            log.take_back(rows)
-
-    def record(self, first: int, answer: Answer) -> None:
-        for log in self.logs:
-            log.record(first, answer)
 
 
 def lasting(seconds: float) -> str:

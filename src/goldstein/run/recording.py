@@ -26,7 +26,7 @@ def record(run: Session) -> Status | None:
     if run.spec.callback is not None:
         try:
             with run.interrupts.allowed():
-                stops = run.spec.callback(run.result(Status.RUNNING))
+                stops = run.spec.callback(run.ending.result(Status.RUNNING))
         except StopIteration:
             return Status.CALLBACK
         if isinstance(stops, bool | np.bool_) and stops:

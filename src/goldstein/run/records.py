@@ -123,10 +123,7 @@ def check_regular(path: Path) -> None:
 
 
 def check_magic(beginning: bytes, path: Path, *, oldest: int = VERSION) -> bool:
-    """Return whether a file has begun as a file of records, False if it is as good as empty; refuse any other file.
-
-    `oldest` is the oldest version that is accepted.
-    """
+    """Return False for a file that is as good as empty; refuse one that has not begun as records since `oldest`."""
     if MAGIC.startswith(beginning) and beginning != MAGIC:
         return False
     match = re.fullmatch(rb"goldstein journal (\d)\n", beginning)
@@ -169,7 +166,6 @@ class Records:
         _open.add(self)
 
     def read(self, start: int = len(MAGIC)) -> Iterator[Record]:
-        """Yield the records from a position on."""
         with self.path.open("rb", buffering=CHUNK) as file:
             yield from scan(file, self.path, start)
 
@@ -222,7 +218,8 @@ class Records:
     def close(self) -> None:
         """Unlock the file, also where a forked process has a copy of it, and close it."""
         if self._file != CLOSED:  # as in a forked process
-            _unlock(self._file)
+            if fcntl is not None:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
             self._file = CLOSED
 
@@ -241,11 +238,6 @@ def _close_copies() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_copies)
-
-
-def _unlock(file: int) -> None:
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _lock(file: int, path: Path) -> None:

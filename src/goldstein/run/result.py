@@ -22,15 +22,9 @@ from goldstein.run.history import History
 
 
 class Status(IntEnum):
-    """Why a run ended. Only criteria that the user set make `success` true.
+    """Why a run ended. Only criteria that the user set make `success` true."""
 
-    Attributes
-    ----------
-    words : str
-        The same in words.
-    """
-
-    words: str
+    words: str  # the same in words
 
     CRITERION = 0, "a criterion in `stop` was reached"
     MAX_EVALS = 1, "evaluation budget used"
@@ -44,7 +38,6 @@ class Status(IntEnum):
     RAISED = 9, "an exception ended the run; this is the result so far"
 
     def __new__(cls, value: int, words: str = "") -> Status:
-        """Make a member of its number and its words."""
         member = int.__new__(cls, value)
         member._value_ = value
         member.words = words
@@ -86,7 +79,8 @@ class Result(OptimizeResult):
         the function was called `nfev + nrepeat` times, or fewer where it is not known what was begun (after a kill,
         or in workers that are not our own).
     success : bool
-        A criterion that the user set was reached. A budget that ran out is not success.
+        A criterion in `stop=` was reached. A budget that ran out is not success, as it does in nearly all runs: whether
+        the answer is good is in `fun`, `stationarity` and the picture of the run.
     status : Status
         Why the run ended; see `Status`.
     message : str
@@ -101,11 +95,6 @@ class Result(OptimizeResult):
         What was asked for, in plain data: the function by name, its kind, the limits, the seed, what else was given.
     versions : dict
         Of goldstein, Python, NumPy and SciPy.
-
-    Notes
-    -----
-    `success` is False after a run that simply used up its budget, as nearly all do: it is about a criterion in `stop=`.
-    Whether the answer is good is in `fun`, `stationarity` and the picture of the run.
     """
 
     x: Array

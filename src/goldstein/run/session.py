@@ -9,7 +9,7 @@ have shown), `budget`, `criteria`, `ending` (the answer and the final estimate),
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -44,24 +44,12 @@ EvaluationGenerator = Generator[Query | None, Answer | None, T]
 
 
 class Session:
-    """One run.
+    """One run: what was asked for, and the random numbers of its trajectory.
 
-    Parameters
-    ----------
-    spec : RunSpec
-        What was asked for.
-    rng : Generator
-        Random numbers of the trajectory.
-    x0, oracle, bare, limits : optional
-        Of a later stage; None: as the spec says. A bare oracle is asked twice at x0 whether it is noisy.
-    aux : Generator, optional
-        Random numbers for what does not move x; None: fixed by the state of `rng`, but not drawn from it.
-    estimating : bool
-        Whether f is estimated at the answer on fresh ξ in the end.
-    warn : callable, optional
-        `warn(key, sentence)` for what the run has shown to be wrong; None: a RuntimeWarning.
-    notes : sequence of Note
-        What is known to be worth saying.
+    `x0`, `oracle`, `bare` and `limits` are those of a later stage; None: as the spec says. A bare oracle is asked twice
+    at x0 whether it is noisy. `aux` draws what does not move x; None: fixed by the state of `rng`, but not drawn from
+    it. `estimating`: f is estimated at the answer on fresh ξ in the end. `warn(key, sentence)` hears what the run has
+    shown to be wrong; None: a RuntimeWarning.
     """
 
     def __init__(
@@ -98,12 +86,7 @@ class Session:
         self.interrupts = Interrupts()
         self.recorder = Recorder.over(self.budget.max_evals, seldom=not estimating)
         self.tracker: Tracker = Last()
-        self.context = Context(
-            rng,
-            max_iter=self.budget.max_iter,
-            project=self.projection,
-            facts=self.facts,
-        )
+        self.context = Context(rng, max_iter=self.budget.max_iter, project=self.projection, facts=self.facts)
         self.aux = second_generator(rng) if aux is None else aux
         self.step = Step(self.x0)
         self.state = MethodState(self.x0)
@@ -137,7 +120,9 @@ class Session:
     def _set_up(self) -> EvaluationGenerator[None]:
         """Open the journal, look for noise, and start the method; resume from a snapshot, if there is one."""
         journal = self.checkpoints.journal
-        saved = journal.begin(self._identity(), self.budget.limits, noisy=self.oracle.noisy)
+        # What the journal compares; a later stage has its own start and rng.
+        identity = {**self.spec.identity, "x0": point_entry(self.start), "rng": plain_state(self.context.rng)}
+        saved = journal.begin(identity, self.budget.limits, noisy=self.oracle.noisy)
         if journal.doubt:
             self.notes.add(Text(journal.doubt))
         if self.bare:
@@ -229,12 +214,7 @@ class Session:
         return x.copy() if self.coordinates is None else self.coordinates.outside(x)
 
     def answer(self) -> Array:
-        """Return the answer so far by the output rule."""
         return self.tracker.answer(self.step.x)
-
-    def result(self, status: Status) -> Result:
-        """Return the run so far."""
-        return self.ending.result(status)
 
     def broken_off(self, query: Query, started: int) -> None:
         """Count the evaluations of a query that an exception broke off."""
@@ -245,7 +225,6 @@ class Session:
             self.facts.ngev += started
 
     def take_as_noisy(self, reason: str) -> None:
-        """Take note that the function is noisy after all."""
         self.oracle = Unreplayable(self.oracle.fun, self.oracle.args, self.oracle.vectorized)
         self.facts.noisy = True
         self.notes.recognise(reason)
@@ -277,7 +256,3 @@ class Session:
             return Status.FINISHED
         self.notes.add(Reached(sentence))
         return Status.CRITERION
-
-    def _identity(self) -> dict[str, Any]:
-        """Return what the journal compares; a later stage has its own start and rng."""
-        return {**self.spec.identity, "x0": point_entry(self.start), "rng": plain_state(self.context.rng)}

@@ -134,7 +134,6 @@ class SnapshotFile:
         self.wait(snapshot.queries)
 
     def _write(self, snapshot: Snapshot) -> None:
-        """Write in one step, under another name first."""
         arrays: dict[str, Any] = {}
         text = json.dumps({"format": FORMAT, "content": pack(snapshot, arrays)})
         with self._new.open("wb") as file:
@@ -144,7 +143,6 @@ class SnapshotFile:
         os.replace(self._new, self.path)
 
     def delete(self) -> None:
-        """Delete the snapshot."""
         if self._own:
             self.path.unlink(missing_ok=True)
 

@@ -139,12 +139,10 @@ class RunSpec:
 
     @property
     def starts_outside(self) -> bool:
-        """Whether x0 lies outside of the bounds."""
         return isinstance(self.allowed, Box) and not np.array_equal(self.allowed(self.x0), self.x0)
 
     @property
     def limits(self) -> dict[str, int | None]:
-        """Where the run ends."""
         return {"max_evals": self.max_evals, "max_iter": self.max_iter}
 
     @property
@@ -285,7 +283,6 @@ def _criteria(stop: Any) -> tuple[Criterion, ...]:
 
 
 def _seed(rng: Any) -> str:
-    """Return what is known of the seed."""
     if isinstance(rng, np.random.Generator):
         return "a generator of the caller"
     if rng is None:
@@ -294,7 +291,6 @@ def _seed(rng: Any) -> str:
 
 
 def _comparable(name: str, value: Any) -> Any:
-    """Return an argument as a journal compares it."""
     if name == "args":
         return content_of(value)
     if isinstance(value, np.ndarray):
@@ -307,7 +303,6 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def _readable(value: Any) -> Any:
-    """Return an argument as people read it."""
     if isinstance(value, Journal):
         return str(value.path)
     if isinstance(value, np.ndarray):

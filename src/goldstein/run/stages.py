@@ -50,15 +50,8 @@ def _run_stages(spec: RunSpec, evaluate: Evaluator, bar: Bar | None) -> Result:
         notes: list[Note] = [Stage(number + 1, result.nfev)]
         if bar is not None:
             bar.stage_begins(result.nfev)
-        session = Session(
-            spec,
-            later_generator(rng, number),
-            x0=result.x,
-            oracle=session.oracle,
-            bare=False,
-            limits=limits,
-            notes=notes,
-        )
+        later = later_generator(rng, number)
+        session = Session(spec, later, x0=result.x, oracle=session.oracle, bare=False, limits=limits, notes=notes)
         result = after(result, drive(session, evaluate, bar))
     return result
 
