@@ -52,7 +52,7 @@ MOVED = {  # module: names that left the package, now in studies/ of the reposit
         ),
         *("capped_ridge", "catalogue", "l1", "max_coordinate", "negative_abs"),
         *("cb2", "demyanov_malozemov", "el_attar", "gill", "goffin", "l1hilb", "maxl", "maxquad", "mifflin1", "ql"),
-        *("rosen_suzuki", "shor", "steiner2", "wolfe"),
+        *("robust_phase_retrieval", "rosen_suzuki", "shor", "steiner2", "wolfe"),
     ),
 }
 METHOD_MEMBERS = {"guess": "from_scale"}  # of a user's method

@@ -16,7 +16,6 @@ from goldstein.problems import (
     max_of_quadratics,
     maxq,
     ridge,
-    robust_phase_retrieval,
     shell,
 )
 from studies.problems.classical import (
@@ -45,6 +44,7 @@ from studies.problems.luksan_vlcek import (
     steiner2,
     wolfe,
 )
+from studies.problems.stochastic import robust_phase_retrieval
 
 UNBOUNDED = (max_coordinate, negative_abs)
 WITH_KNOWN_INFIMUM: tuple[Callable[..., Problem], ...] = (

@@ -12,7 +12,7 @@ from goldstein.problems.classical import (
     maxq,
 )
 from goldstein.problems.closed_form import cone, ridge, shell
-from goldstein.problems.stochastic import least_absolute_deviations, max_of_quadratics, robust_phase_retrieval
+from goldstein.problems.stochastic import least_absolute_deviations, max_of_quadratics
 from goldstein.problems.svm import SVM, capped_l1_svm
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "max_of_quadratics",
     "maxq",
     "ridge",
-    "robust_phase_retrieval",
     "shell",
 ]
 
