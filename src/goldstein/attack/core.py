@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.journal import AttackJournal
 from goldstein.attack.loss import OUTPUTS
 from goldstein.attack.misclassified import Misclassified
 from goldstein.attack.models import FixedRows, as_model
 from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
-from goldstein.attack.scoring import LOSS, Scoring
+from goldstein.attack.scoring import LOSS, CountedModel, Model, Scoring
 from goldstein.attack.sign import SignAveraging
 from goldstein.extras import needed
 from goldstein.methods import BFGS, METHODS, Method, resolve

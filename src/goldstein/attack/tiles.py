@@ -46,12 +46,7 @@ class CoarseToFine:
     """All tiles of a search: grids of 1, 2, 4, … tiles a side up to `finest` or to pixels, `rounds` times over.
 
     Within a grid tiles come from the middle of the image outwards. They are tried in groups: `group` of them at most,
-    all of one grid and no more than a sixteenth of it.
-
-    Attributes
-    ----------
-    total, round : int
-        Tiles in all rounds together, and in one.
+    all of one grid and no more than a sixteenth of it. `round` tiles are in one round, `total` in all of them.
     """
 
     def __init__(self, shape: tuple[int, ...], finest: int, rounds: int, group: int) -> None:
