@@ -108,10 +108,6 @@ def attack(
         about those images again, and the result is the same as without a break. Images, labels, targets and the
         settings that matter are compared, but not the model: give the same one.
 
-    Returns
-    -------
-    AttackResult
-
     Raises
     ------
     Exception

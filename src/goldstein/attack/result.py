@@ -129,9 +129,5 @@ class AttackResult:
             Where the picture goes, in a format that matplotlib knows by the suffix.
         count : int, optional
             How many images at most; when fewer were won, others fill up.
-
-        Returns
-        -------
-        Path
         """
         return draw(self, Path(path), count)
