@@ -26,9 +26,9 @@ import numpy as np
 import scipy
 
 import goldstein as gs
-from goldstein import problems
 from goldstein.attack import attack
 from goldstein.steps import LinearDecay
+from studies import problems
 
 FILE = Path(__file__).with_name("golden.json")
 DIGITS = 1e-6

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
 from goldstein import arguments
 from goldstein.oracle import Array, FiniteSum, Samples
-from goldstein.problems import quadratics
-from goldstein.problems.base import Problem, radius
+from goldstein.problems.base import Problem
 
 Seed = int | np.random.Generator
 
@@ -51,57 +48,6 @@ def least_absolute_deviations(n: int = 1000, d: int = 20, noise: float = 0.5, rn
     )
 
 
-def max_of_quadratics(n: int = 50, d: int = 10, pieces: int = 4, ball: float | None = None, rng: Seed = 0) -> Problem:
-    """Mean of maxima of random quadratics, f(x) = (1/n) Σ_i max_j [g_ij·z + ½ z·H_j z], z = x − x*: nonconvex.
-
-    Slopes and Hessians are random and then shifted so that some weights λ_j > 0, Σ λ_j = 1, give Σ_j λ_j g_ij = 0 for
-    each i and Σ_j λ_j H_j = I. Every component is therefore at least ‖z‖²/2 although its pieces are indefinite:
-    minimum 0 at x* = (1, …, 1) only, from x0 = 0. The Hessians are common to all components, so that
-    averaging does not make f convex.
-
-    Parameters
-    ----------
-    n, d : int
-        Number of components and of variables.
-    pieces : int
-        Quadratics under each maximum, at least 2.
-    ball : float, optional
-        Radius around x0 on which the Lipschitz constant holds; by default up to x* and 1 beyond.
-    rng : int or numpy.random.Generator
-        The same seed gives the same problem.
-
-    References
-    ----------
-    A. S. Lewis, M. L. Overton, Nonsmooth optimization via quasi-Newton methods, Mathematical Programming 141,
-    2013 (maxima of random quadratics with a known minimiser).
-    """
-    n, d, rng = arguments.count("n", n), arguments.count("d", d), arguments.generator(rng)
-    pieces = arguments.count("pieces", pieces, least=2)
-    weights = rng.dirichlet(np.full(pieces, 2.0))
-    g = rng.standard_normal((n, pieces, d))
-    g -= (weights @ g)[:, None]
-    H = rng.standard_normal((pieces, d, d))
-    H = (H + np.swapaxes(H, 1, 2)) / np.sqrt(2 * d)
-    H += np.eye(d) - np.tensordot(weights, H, axes=1)
-    x0, best = np.zeros(d), np.ones(d)
-    R = radius(ball, x0, best)
-    return Problem(
-        name="max_of_quadratics",
-        oracle=FiniteSum(
-            partial(_quadratics, centre=best),
-            n,
-            args=(H, g),
-            vectorized=True,
-            grad=partial(_quadratics_grad, centre=best),
-        ),
-        x0=x0,
-        f_star=0.0,
-        lipschitz=root_mean_square(quadratics.lipschitz(H, g, x0 - best, R)),
-        ball=R,
-        minimiser=best,
-    )
-
-
 def root_mean_square(constants: Array) -> float:
     """Return the Lipschitz constant of a finite sum, from those of its components."""
     return float(np.sqrt(np.mean(constants**2)))
@@ -126,14 +72,6 @@ def _deviation(X: Array, i: Samples, A: Array, b: Array) -> Array:
 
 def _deviation_grad(X: Array, i: Samples, A: Array, b: Array) -> Array:
     return np.asarray(np.sign(dot(X, A[i]) - b[i])[:, None] * A[i])
-
-
-def _quadratics(X: Array, i: Samples, H: Array, g: Array, centre: Array) -> Array:
-    return quadratics.largest(X - centre, H, g[i], np.zeros(g.shape[1]))
-
-
-def _quadratics_grad(X: Array, i: Samples, H: Array, g: Array, centre: Array) -> Array:
-    return quadratics.largest_grad(X - centre, H, g[i], np.zeros(g.shape[1]))
 
 
 def dot(X: Array, rows: Array) -> Array:
