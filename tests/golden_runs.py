@@ -1,11 +1,11 @@
-"""Golden runs: small runs of everything public, whose results are recorded in golden.json.
+"""Golden runs: a small run of each method and driver, whose results are recorded in golden.json.
 
 A change of the code that moves a number is seen at once: `python tests/golden_runs.py` names the runs that differ, and
 `python tests/golden_runs.py --record NAME ...` records these anew (all of them without a name). An entry is recorded
 anew only in a commit that names it and says why.
 
 Results are equal bit for bit only where the libraries and the processor are the same, which the recorded tag tells.
-Elsewhere they are equal to six digits, but for the `LONG` ones.
+Elsewhere they are equal to six digits: no run is kept in which rounding grows beyond that.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ import numpy as np
 import scipy
 
 import goldstein as gs
-from goldstein import problems
-from goldstein.attack import SignAveraging, attack
-from goldstein.steps import Calibrated, HalveOnPlateau, InverseSqrt, LinearDecay
+from goldstein.attack import attack
+from goldstein.steps import LinearDecay
+from studies import problems
 
 FILE = Path(__file__).with_name("golden.json")
 DIGITS = 1e-6
@@ -37,32 +38,6 @@ ROUNDED = ("x", "fun", "fun_stderr", "pixels", "bound")
 
 
 RUNS: dict[str, Callable[[], dict[str, Any]]] = {}  # each runs from a function made anew and returns plain data
-LONG = {  # rounding errors grow beyond six digits in these, or come near it
-    "ws-gfm by name, bare",
-    "ws-gfm+ by name, bare",
-    "GFMPlus whose corrections do not help",
-    "ZOO2NC ogd",
-    "bounds, two-point",
-    "rounding errors, GFM",
-    "output best, ZOO2NC",
-    "compiled, long GFM",
-    "compiled, long GFMPlus",
-    "compiled, long auto",
-    "compiled, long two-point",
-    # on processors with AVX-512 and without it
-    "gfm by name, bare",
-    "one-phase by name, bare",
-    "two-point, bare noisy",
-    "two-point, Unreplayable",
-    "two-point, Unreplayable in rows",
-    "workers, two-point on a bare function",
-    "auto, Deterministic",
-    "auto, Deterministic in rows",
-    "x_scale, auto",
-    "failing points, auto",
-    "stationarity, auto",
-    "resume, auto",
-}
 
 
 def add(name: str, play: Callable[[], dict[str, Any]]) -> None:
@@ -196,19 +171,6 @@ def start():
     return np.zeros(TARGET.size)
 
 
-def bare():
-    return distance, start()
-
-
-def bare_noisy():
-    noise = np.random.default_rng(3)
-    return lambda x: distance(x) + 0.01 * noise.normal(), start()
-
-
-def deterministic():
-    return gs.Deterministic(distance), start()
-
-
 def deterministic_rows():
     return gs.Deterministic(distances, vectorized=True), start()
 
@@ -245,11 +207,6 @@ def unreplayable():
     return gs.Unreplayable(lambda x: distance(x) + 0.02 * noise.normal()), start()
 
 
-def unreplayable_rows():
-    noise = np.random.default_rng(5)
-    return gs.Unreplayable(lambda X: distances(X) + 0.02 * noise.normal(size=len(X)), vectorized=True), start()
-
-
 def of(make: Callable[..., problems.Problem], **settings: Any) -> Callable[[], tuple[gs.Oracle, Any]]:
     """Return a test problem in the form that the runs take."""
 
@@ -265,16 +222,7 @@ maxq = of(problems.maxq, d=6)
 rosenbrock = of(problems.chebyshev_rosenbrock, d=3)
 shell = of(problems.shell, d=4)
 chained_lq = of(problems.chained_lq, d=4)
-phase_retrieval = of(problems.robust_phase_retrieval, n=50, d=5)
 quadratics = of(problems.max_of_quadratics, n=20, d=4, pieces=3)
-
-
-def svm():
-    rng = np.random.default_rng(6)
-    features = rng.normal(size=(60, 5))
-    labels = np.where(features[:, 0] + 0.3 * rng.normal(size=60) > 0, 1.0, -1.0)
-    problem = problems.capped_l1_svm(features, labels)
-    return problem.oracle, problem.x0
 
 
 def failing_points():
@@ -293,36 +241,6 @@ def failing_seeds():
         return np.inf if seed % 4 == 0 else seeded_distance(x, seed)
 
     return gs.Seeded(simulate), start()
-
-
-def raising_components():
-    """A component in eight raises."""
-
-    def value(x, i):
-        if i % 8 == 3:
-            raise ArithmeticError("no value")
-        return deviation(x, i)
-
-    return gs.FiniteSum(value, len(ROWS)), start()
-
-
-def broken_beyond():
-    """No value at all once the first coordinate is above 0.2."""
-    return gs.Deterministic(lambda x: distance(x) if x[0] < 0.2 else np.nan), start()
-
-
-def zigzag():
-    """Triangle waves of slope ±1 and period 2 along one coordinate each: far steps see unrelated slopes."""
-
-    def value(X, i):
-        return np.abs((X[np.arange(len(X)), i % X.shape[1]] + 0.37 * i) % 2 - 1)
-
-    return gs.FiniteSum(value, 40, vectorized=True), start()
-
-
-def far_from_zero():
-    """Values so large that their differences are mostly rounding."""
-    return gs.Deterministic(lambda X: 1e11 + distances(X), vectorized=True), start()
 
 
 def run(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **settings: Any) -> None:
@@ -352,92 +270,34 @@ def resumed(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **setti
 
 
 def add_names() -> None:
-    """Every method by its name alone, and with a few of its options."""
-    for method in ("two-point", "gfm", "gfm+", "ws-gfm", "ws-gfm+", "one-phase", "zo-o2nc"):
-        run(f"{method} by name, bare", bare, method)
-        run(f"{method} by name, FiniteSum in rows", finite_sum_rows, method)
+    """Every method by its name alone."""
+    for method in ("gfm", "ws-gfm", "zo-o2nc"):
         run(f"{method} by name, Seeded", seeded, method)
-    for method in ("singd", "psingd", "o2nc"):
-        run(f"{method} by name, Deterministic", maxq, method)
+    for method in ("two-point", "gfm+", "ws-gfm+", "one-phase"):
+        run(f"{method} by name, FiniteSum in rows", finite_sum_rows, method)
+    for method in ("singd", "o2nc"):
         run(f"{method} by name, FiniteSum in rows", quadratics, method)
-    for method in ("ingd", "pingd", "cutting-plane"):
+    for method in ("psingd", "pingd", "cutting-plane"):
         run(f"{method} by name, Deterministic", maxq, method)
-        run(f"{method} by name, chained LQ", chained_lq, method)
-    run("two-point by name, no limit at all", chained_lq, "two-point", max_evals=None, max_iter=None)
-    run("two-point by name, larger budget", quadratics, "two-point", max_evals=4000)
-    run("gfm by name with delta", finite_sum, "gfm", options={"delta": 0.05})
-    run("gfm by name with all options", finite_sum, "gfm", options={"delta": 0.05, "step_size": 0.01})
-    run("gfm+ by name with batches", finite_sum_rows, "gfm+", options={"batch_size": 3, "epoch_length": 4})
-    run("zo-o2nc by name with ogd", deterministic_rows, "zo-o2nc", options={"learner": "ogd"})
+    run("ingd by name, chained LQ", chained_lq, "ingd")
 
 
 def add_oracles() -> None:
-    """The default and GFM on every kind of function."""
-    kinds = {
-        "bare noisy": bare_noisy,
-        "Deterministic": deterministic,
-        "Deterministic in rows": deterministic_rows,
-        "FiniteSum": finite_sum,
-        "Expectation": expectation,
-        "Expectation in rows": expectation_rows,
-        "Seeded in rows": seeded_rows,
-        "Unreplayable": unreplayable,
-        "Unreplayable in rows": unreplayable_rows,
-        "svm": svm,
-        "phase retrieval": phase_retrieval,
-    }
-    for kind, make in kinds.items():
-        run(f"auto, {kind}", make, "auto")
-        run(f"two-point, {kind}", make, "two-point")
-        run(f"GFM, {kind}", make, gs.GFM(0.2, 0.01, 3))
-    for kind in ("Expectation", "Seeded in rows", "svm"):
-        run(f"GFMPlus, {kind}", kinds[kind], gs.GFMPlus(0.2, 0.01, 5, 2))
+    """The default on every kind of function with noise."""
+    run("auto, FiniteSum", finite_sum, "auto")
+    run("auto, Expectation in rows", expectation_rows, "auto")
+    run("auto, Seeded in rows", seeded_rows, "auto")
+    run("auto, Unreplayable", unreplayable, "auto")
 
 
 def add_settings() -> None:
     """Every method as an object, with its settings and step rules."""
     run("GFM orthogonal", crescent, gs.GFM(0.1, 0.01, 5, directions="orthogonal"))
-    run("GFM orthogonal, larger batch than d", finite_sum_rows, gs.GFM(0.1, 0.01, 7, directions="orthogonal"))
-    run("GFM loo", crescent, gs.GFM(0.1, 0.01, 5, estimator="loo"))
     run("GFM loo, FiniteSum", finite_sum_rows, gs.GFM(0.1, 0.01, 8, estimator="loo"))
     run("GFM linear decay", finite_sum, gs.GFM(0.1, LinearDecay(0.02)))
-    run("GFM linear decay with its own end", finite_sum, gs.GFM(0.1, LinearDecay(0.02, 200)))
-    run("GFM halve on plateau", deterministic_rows, gs.GFM(0.1, HalveOnPlateau(0.05, 5), 2))
-    run("GFM inverse sqrt", expectation_rows, gs.GFM(0.1, InverseSqrt(0.1), 2))
-    run("GFM calibrated", maxq, gs.GFM(0.1, Calibrated(3.0, 250)))
-    run("GFMPlus large batch", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 6, 2, 15))
     run("GFMPlus coin", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 6, 2, 15, restart="coin"))
-    run("GFMPlus momentum", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 6, 2, momentum=0.3))
-    run("GFMPlus orthogonal", crescent, gs.GFMPlus(0.1, 0.01, 5, 4, directions="orthogonal"))
-    run("GFMPlus loo", seeded, gs.GFMPlus(0.1, 0.01, 5, 4, estimator="loo"))
-    run("GFMPlus calibrated", quadratics, gs.GFMPlus(0.1, Calibrated(2.0, 60), 5, 2))
-    run("GFMPlus halve on plateau", deterministic, gs.GFMPlus(0.1, HalveOnPlateau(0.05, 4), 5, 2))
-    run("GFMPlus whose corrections do not help", zigzag, gs.GFMPlus(0.01, 0.5, 20, 3), max_evals=1000)
-    run("OnePhase", finite_sum, gs.OnePhase(0.05, 0.02, 2))
-    run("OnePhase linear decay", expectation, gs.OnePhase(0.05, LinearDecay(0.05)))
-    run("WarmStart GFM GFM", finite_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFM(0.1, 0.01, 4)))
-    run("WarmStart GFM GFMPlus", finite_sum_rows, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFMPlus(0.1, 0.01, 5, 2)))
-    run(
-        "WarmStart with iterations",
-        expectation_rows,
-        gs.WarmStart(gs.GFM(0.05, InverseSqrt(0.1)), gs.GFMPlus(0.1, 0.01, 5, 2), iterations=60),
-    )
-    run("WarmStart GFMPlus GFM", seeded, gs.WarmStart(gs.GFMPlus(0.1, 0.02, 5, 2), gs.GFM(0.1, LinearDecay(0.02))))
-    run("WarmStart OnePhase GFM", crescent, gs.WarmStart(gs.OnePhase(0.05, 0.02), gs.GFM(0.1, 0.01)))
-    run("WarmStart GFM ZOO2NC", quadratics, gs.WarmStart(gs.GFM(0.05, 0.02), gs.ZOO2NC(0.2, 10)))
     run("WarmStart GFM SINGD", maxq, gs.WarmStart(gs.GFM(0.05, 0.01), gs.SINGD(0.1, 1.0, 1.0)))
-    run("ZOO2NC", finite_sum_rows, gs.ZOO2NC(0.3, 12, batch_size=2))
-    run("ZOO2NC ogd", deterministic_rows, gs.ZOO2NC(0.3, 12, step_size=0.01, learner="ogd"))
     run("ZOO2NC radii given", crescent, gs.ZOO2NC(0.5, 8, rho=0.1, displacement=0.02, directions="orthogonal"))
-    run("SINGD", quadratics, gs.SINGD(0.1, 1.0, 2.0))
-    run("SINGD perturbed", maxq, gs.SINGD(0.1, 1.0, 2.0, beta=0.8, perturb_radius=1e-3))
-    run("PSINGD", maxq, gs.PSINGD(0.1, 1.0, 2.0))
-    run("INGD", rosenbrock, gs.INGD(0.05, 0.1))
-    run("INGD with a Lipschitz constant", maxq, gs.INGD(0.1, 0.2, lipschitz=20.0), max_evals=2000)
-    run("PINGD", rosenbrock, gs.PINGD(0.05, 0.1, perturb_radius=1e-4))
-    run("CuttingPlane", rosenbrock, gs.CuttingPlane(0.05, 0.1))
-    run("O2NC", finite_sum_rows, gs.O2NC(0.2, 10))
-    run("O2NC ogd", maxq, gs.O2NC(0.2, 10, step_size=0.05, learner="ogd"))
     run("O2NC sifted", finite_sum_rows, gs.O2NC(0.2, 10, gradients="sift"))
     run("PINGD sifted", rosenbrock, gs.PINGD(0.05, 0.1, gradients="sift"))
 
@@ -445,102 +305,32 @@ def add_settings() -> None:
 def add_places() -> None:
     """Workers, sets, scales."""
     run("workers, GFM", finite_sum, gs.GFM(0.1, 0.01, 8), workers=2, max_evals=300)
-    run("workers, GFMPlus by name", deterministic, "gfm+", workers=2, max_evals=300)
-    run("workers, auto on a bare function", bare, "auto", workers=2, max_evals=300)
-    run("workers, two-point on a bare function", bare, "two-point", workers=2, max_evals=300)
-    run("workers, ZOO2NC in rows", finite_sum_rows, gs.ZOO2NC(0.2, 5, batch_size=4), workers=2, max_evals=300)
     box = [(-0.5, 0.8), (-0.2, None), (None, None), (0.0, 1.5)]
     run("bounds, auto", deterministic_rows, "auto", bounds=box)
-    run("bounds, auto on a sum", finite_sum_rows, "auto", bounds=box)
-    run("bounds, two-point", deterministic_rows, "two-point", bounds=box)
-    run("bounds, GFM", finite_sum, gs.GFM(0.1, 0.02, 2), bounds=box)
-    run("bounds, GFMPlus", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 5, 2), bounds=box)
-    run("bounds, GFM by name on a bare function", bare, "gfm", bounds=box)
-    run("bounds, WarmStart", seeded, gs.WarmStart(gs.GFM(0.05, 0.02), gs.GFM(0.1, 0.01)), bounds=box)
-    run("bounds, GFM with a fixed variable", finite_sum, gs.GFM(0.1, 0.02), bounds=[(-0.2, 0.2)] * 3 + [(0.5, 0.5)])
-    run("bounds, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), bounds=[(0.5, 5.0)] * 3 + [(-5.0, -0.5)] * 3)
     ball = gs.projection.L2Ball(np.zeros(4), 1.0)
-    run("L2 ball, auto", deterministic_rows, "auto", projection=ball)
-    run("L2 ball, two-point", deterministic_rows, "two-point", projection=ball)
     run("L2 ball, GFM", finite_sum_rows, gs.GFM(0.1, 0.02, 2), projection=ball)
-    run("L2 ball, ZOO2NC", finite_sum_rows, gs.ZOO2NC(0.2, 10), projection=ball)
-    run("simplex, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), projection=gs.projection.Simplex(2.0))
-    run(
-        "projection of one's own, GFMPlus", seeded, gs.GFMPlus(0.1, 0.01, 5, 2), projection=lambda x: np.minimum(x, 0.9)
-    )
-    scale = [0.1, 1.0, 2.0, 10.0]
-    run("x_scale, auto", deterministic, "auto", x_scale=scale)
-    run("x_scale, two-point", deterministic, "two-point", x_scale=scale)
-    run("x_scale, GFM", finite_sum, gs.GFM(0.05, 0.002, 2), x_scale=scale)
-    run("x_scale, GFMPlus by name", expectation_rows, "gfm+", x_scale=0.5)
     run("x_scale and bounds", finite_sum_rows, gs.GFM(0.05, 0.01), x_scale=[0.5, 1.0, 2.0, 1.0], bounds=box)
-    run("x_scale and L2 ball, SINGD", finite_sum_rows, gs.SINGD(0.1, 1.0, 2.0), x_scale=scale, projection=ball)
 
 
 def add_failures() -> None:
     """Values that fail, and what the library warns of."""
-    run("failing points, auto", failing_points, "auto")
-    run("failing points, two-point", failing_points, "two-point")
-    run("failing points, GFM", failing_points, gs.GFM(0.1, 0.01, 3))
-    run("failing points, GFM by name", failing_points, "gfm")
     run("failing points, GFMPlus", failing_points, gs.GFMPlus(0.1, 0.01, 5, 4, 20))
-    run("failing seeds, GFM", failing_seeds, gs.GFM(0.1, 0.01, 3))
     run("failing seeds, WarmStart", failing_seeds, gs.WarmStart(gs.GFM(0.05, 0.02, 2), gs.GFMPlus(0.1, 0.01, 5, 3)))
-    run("failing seeds, loo", failing_seeds, gs.GFM(0.1, 0.01, 8, estimator="loo"))
-    run("caught exceptions, two-point", raising_components, "two-point", catch=ArithmeticError)
-    run("caught exceptions, GFM", raising_components, gs.GFM(0.1, 0.01, 3), catch=(ValueError, ArithmeticError))
-    run("caught exceptions, ZOO2NC", raising_components, gs.ZOO2NC(0.2, 10, batch_size=3), catch=ArithmeticError)
-    run("broken, GFM", broken_beyond, gs.GFM(0.05, 0.02, 2))
-    run("rounding errors, GFM", far_from_zero, gs.GFM(1e-5, 0.01))
-    run("caught exceptions, workers", raising_components, gs.GFM(0.1, 0.01, 8), catch=ArithmeticError, workers=2)
 
 
 def add_ends() -> None:
     """Criteria, limits, output rules and certificates."""
-    run("target, two-point", deterministic_rows, "two-point", stop=gs.stop.Target(2.0), max_evals=3000)
     run("target, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), stop=gs.stop.Target(0.8, samples=50), max_evals=3000)
-    run("target out of reach", seeded, gs.GFM(0.1, 0.01), stop=gs.stop.Target(0.0))
-    run("target, INGD", crescent, gs.INGD(0.05, 0.01), stop=gs.stop.Target(3.0))
     stationary = gs.stop.Stationary(0.5, 0.7, max_evals=600)
-    run("stationary, GFM", shell, gs.GFM(0.1, 0.05), stop=stationary, max_evals=6000)
     run("stationary, GFMPlus", finite_sum_rows, gs.GFMPlus(0.2, 0.02, 5, 4), stop=stationary, max_evals=6000)
-    run("stationary, two-point", maxq, "two-point", stop=gs.stop.Stationary(0.01, 0.01, every=5), max_evals=4000)
-    run("two criteria", maxq, gs.GFM(0.1, 0.01), stop=[gs.stop.Target(0.5), gs.stop.Target(1.5)], max_evals=4000)
-    for output in ("last", "random", "average", "best"):
-        run(f"output {output}, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), output=output)
-        run(f"output {output}, GFMPlus by name", crescent, "gfm+", output=output)
-    run("output average, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), output="average")
-    run("output best, ZOO2NC", deterministic_rows, gs.ZOO2NC(0.2, 10), output="best")
-    run("output random, WarmStart", seeded, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFM(0.1, 0.01)), output="random")
-    run("max_iter only, GFM", finite_sum, gs.GFM(0.1, LinearDecay(0.02), 2), max_iter=100)
-    run("max_iter only, GFM random", finite_sum_rows, gs.GFM(0.1, 0.02), max_iter=150, output="random")
-    run("max_iter only, WarmStart", seeded, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFMPlus(0.1, 0.01, 5, 2)), max_iter=90)
-    run("max_iter only, CuttingPlane", rosenbrock, gs.CuttingPlane(0.05, 0.01), max_iter=8)
-    run("max_iter and max_evals", deterministic, "two-point", max_iter=120, max_evals=5000)
-    run("very few evaluations, auto", deterministic, "auto", max_evals=20)
-    run("very few evaluations, two-point", deterministic, "two-point", max_evals=20)
-    run("very few evaluations, GFMPlus", finite_sum, gs.GFMPlus(0.1, 0.01, 5, 4), max_evals=15)
-    run("one evaluation, bare", bare, gs.GFM(0.1, 0.01), max_evals=1)
-    run("stationarity, auto", deterministic_rows, "auto", stationarity=(0.3, 2.5), max_evals=3000)
-    run("stationarity, two-point", deterministic_rows, "two-point", stationarity=(0.3, 2.5), max_evals=3000)
     run("stationarity, GFM", finite_sum_rows, gs.GFM(0.1, 0.02), stationarity=(0.5, 1.0), max_evals=3000)
-    run("stationarity, SINGD", maxq, gs.SINGD(0.1, 1.0, 2.0), stationarity=(0.2, 0.5))
 
 
 def add_resumed() -> None:
     """Runs that are stopped at half of their budget and go on from a file."""
-    resumed("resume, auto", deterministic_rows, "auto")
     resumed("resume, auto on a sum", finite_sum_rows, "auto")
     resumed("resume, two-point", deterministic_rows, "two-point")
-    resumed("resume, bare", bare, gs.GFM(0.1, 0.01, 2))
-    resumed("resume, GFM by name", finite_sum, "gfm")
-    resumed("resume, GFMPlus", seeded, gs.GFMPlus(0.1, HalveOnPlateau(0.05, 4), 5, 2), output="best")
-    resumed("resume, GFMPlus coin", finite_sum_rows, gs.GFMPlus(0.1, 0.02, 6, 2, restart="coin"))
     resumed("resume, WarmStart", expectation, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFMPlus(0.1, 0.01, 5, 2)))
-    resumed("resume, ZOO2NC", finite_sum_rows, gs.ZOO2NC(0.2, 10))
-    resumed("resume, SINGD", quadratics, gs.SINGD(0.1, 1.0, 2.0))
-    resumed("resume, INGD", rosenbrock, gs.INGD(0.02, 0.001))
-    resumed("resume, bounds and failures", failing_points, gs.GFM(0.1, 0.01), output="average", bounds=[(-1, 1)] * 4)
 
 
 def add_many() -> None:
@@ -554,7 +344,12 @@ def add_many() -> None:
 
 
 def jitted_sum():
-    """The finite sum in machine code."""
+    return gs.FiniteSum(jitted_component(), len(ROWS), args=(ROWS, OFFSETS)), start()
+
+
+@cache
+def jitted_component():
+    """A component of the finite sum in machine code; the loops around it are compiled once."""
     from numba import njit
 
     @njit
@@ -564,37 +359,7 @@ def jitted_sum():
             total += rows[i, j] * x[j]
         return abs(total)
 
-    return gs.FiniteSum(component, len(ROWS), args=(ROWS, OFFSETS)), start()
-
-
-def jitted_failing_sum():
-    """The finite sum in machine code, with NaN for the components that have a large entry."""
-    from numba import njit
-
-    @njit
-    def component(x, i, rows, offsets):
-        if rows[i, 0] > 1.0:
-            return np.nan
-        total = -offsets[i]
-        for j in range(x.size):
-            total += rows[i, j] * x[j]
-        return abs(total)
-
-    return gs.FiniteSum(component, len(ROWS), args=(ROWS, OFFSETS)), start()
-
-
-def jitted_deterministic():
-    """A deterministic function in machine code."""
-    from numba import njit
-
-    @njit
-    def value(x, centre):
-        total = 0.0
-        for j in range(x.size):
-            total += (j + 1) * abs(x[j] - centre)
-        return total
-
-    return gs.Deterministic(value, args=(0.7,)), np.zeros(5)
+    return component
 
 
 def compiled(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **settings: Any) -> None:
@@ -605,34 +370,9 @@ def compiled(name: str, make: Callable[[], tuple[Any, Any]], method: Any, **sett
 def add_compiled() -> None:
     """Whole loops in machine code."""
     compiled("GFM", jitted_sum, gs.GFM(0.1, 0.02))
-    compiled("GFM batch", jitted_sum, gs.GFM(0.1, 0.02, 4), output="average")
-    compiled("GFM linear decay", jitted_sum, gs.GFM(0.1, LinearDecay(0.02)), output="random")
-    compiled("GFM calibrated", jitted_sum, gs.GFM(0.1, Calibrated(3.0, 280)))
-    compiled("GFM Deterministic", jitted_deterministic, gs.GFM(0.1, InverseSqrt(0.1)), max_iter=200)
-    compiled("GFM by name", jitted_sum, "gfm")
-    compiled("GFM failing", jitted_failing_sum, gs.GFM(0.1, 0.02, 4))
-    compiled("GFM target", jitted_sum, gs.GFM(0.1, 0.02), stop=gs.stop.Target(0.8, samples=50), max_evals=3000)
-    compiled("GFM stationarity", jitted_sum, gs.GFM(0.1, 0.02), stationarity=(0.5, 1.0), max_evals=3000)
-    compiled("GFMPlus", jitted_sum, gs.GFMPlus(0.1, 0.02, 5, 2))
     compiled("GFMPlus random", jitted_sum, gs.GFMPlus(0.1, LinearDecay(0.03), 5, 2, 20), output="random")
-    compiled("GFMPlus by name", jitted_deterministic, "gfm+", output="average")
-    compiled("OnePhase", jitted_sum, gs.OnePhase(0.05, 0.02, 2))
-    compiled("WarmStart GFM GFMPlus", jitted_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFMPlus(0.1, 0.01, 5, 2)))
-    compiled("WarmStart with iterations", jitted_sum, gs.WarmStart(gs.GFM(0.05, 0.03), gs.GFM(0.1, 0.01, 2), 80))
-    compiled("ws-gfm+ by name", jitted_sum, "ws-gfm+")
     compiled("auto", jitted_sum, "auto")
-    compiled("two-point", jitted_sum, "two-point")
-    compiled("two-point Deterministic", jitted_deterministic, "two-point")
     compiled("ZOO2NC", jitted_sum, gs.ZOO2NC(0.3, 12, batch_size=2))
-    compiled("ZOO2NC by name", jitted_deterministic, "zo-o2nc")
-    compiled("long GFM", jitted_sum, gs.GFM(0.1, LinearDecay(0.02)), max_evals=200_000)
-    compiled("long GFMPlus", jitted_sum, gs.GFMPlus(0.1, 0.02, 5, 2), max_evals=100_000)
-    compiled("long auto", jitted_sum, "auto", max_evals=200_000)
-    compiled("long two-point", jitted_sum, "two-point", max_evals=200_000)
-    run("jitted but not compiled", jitted_sum, gs.GFM(0.1, 0.02), compiled=False)
-    run("jitted, compiled unasked", jitted_deterministic, gs.GFM(0.1, 0.02, 2))
-    run("jitted in bounds", jitted_sum, gs.GFM(0.1, 0.02, 2), bounds=[(-0.5, 0.9)] * 4)
-    resumed("compiled, resume GFM", jitted_sum, gs.GFM(0.1, LinearDecay(0.02), 2), compiled=True)
     resumed("compiled, resume WarmStart", jitted_sum, gs.WarmStart(gs.GFM(0.1, 0.02), gs.GFM(0.1, 0.01)), compiled=True)
 
 
@@ -670,22 +410,8 @@ def attacked(name: str, model: Network | None = None, labels: Any = LABELS, **se
 def add_attacks() -> None:
     """Attacks on a small network."""
     attacked("default")
-    attacked("default, l2", norm="l2", radius=0.4)
-    attacked("default, targeted", targets=(LABELS + 2) % 4, radius=0.15)
-    attacked("default, one target, no labels", labels=None, targets=1, radius=0.15)
-    attacked("default, no labels", labels=None)
-    attacked("default, free", queries="free")
-    attacked("default, small batches", chunk=7, at_once=3)
-    attacked("default, probabilities", Network(outputs="probabilities"))
-    attacked("default, float32", Network(np.float32))
-    attacked("default, small radius", radius=0.01, max_queries=200)
-    attacked("no search", method=SignAveraging(search=None, batch_size=6))
-    attacked("GFM", method=gs.GFM(0.02, 0.003, 4))
     attacked("GFM, l2, free", method=gs.GFM(0.02, 0.003, 4), norm="l2", radius=0.4, queries="free")
-    attacked("GFM loo", method=gs.GFM(0.02, HalveOnPlateau(0.005, 5), 8, estimator="loo"))
-    attacked("GFMPlus", method=gs.GFMPlus(0.02, 0.003, 5, 2))
     attacked("WarmStart", method=gs.WarmStart(gs.GFM(0.02, 0.005), gs.GFMPlus(0.02, 0.003, 5, 2)))
-    attacked("ZOO2NC", method=gs.ZOO2NC(0.05, 10))
 
 
 for group in (
@@ -736,8 +462,6 @@ def main() -> int:
         return 0
     differing = 0
     for name in names:
-        if name in LONG and not same_machine:
-            continue
         parts = differences(recorded.get(name, {}), repeat(name), same_machine)
         if parts:
             differing += 1

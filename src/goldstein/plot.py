@@ -76,14 +76,7 @@ def runs(many: Any, path: Path_ | None = None, *, axes: Any = None, label: str |
 def band(axes: Any, nfev: Array, values: Array, label: str) -> None:
     """Draw the median over runs and the band from their 10 % to their 90 % quantile, which lies within the data.
 
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where to draw.
-    nfev, values : ndarray, shape (runs, records) or (records,)
-        Evaluations and values; NaN where a run is shorter than others.
-    label : str
-        Name of the curve.
+    `nfev` and `values` have the shape (runs, records) or (records,), with NaN where a run is shorter than others.
     """
     nfev = np.atleast_2d(nfev)
     values = np.atleast_2d(values)

@@ -52,6 +52,14 @@ MOVED = {  # module: names that left the package, now in studies/ of the reposit
         ),
         *("capped_ridge", "catalogue", "l1", "max_coordinate", "negative_abs"),
         *("cb2", "demyanov_malozemov", "el_attar", "gill", "goffin", "l1hilb", "maxl", "maxquad", "mifflin1", "ql"),
+        *(
+            "chained_crescent1",
+            "chained_lq",
+            "chebyshev_rosenbrock",
+            "max_of_quadratics",
+            "maxq",
+            "robust_phase_retrieval",
+        ),
         *("rosen_suzuki", "shor", "steiner2", "wolfe"),
     ),
 }

@@ -441,7 +441,7 @@ def check_method(method: Method) -> None:
     retired.check_members(type(method))
     for stochastic in (False, True):
         where = "a finite sum" if stochastic else "a deterministic function"
-        if _promised("needs", where, lambda stochastic=stochastic: _takes(method, stochastic)):
+        if _promised("needs", where, _takes, method, stochastic):
             for check in EVERY_CHECK:
                 _promised(check.__name__, where, check, copy.deepcopy(method), stochastic)
 

@@ -54,10 +54,6 @@ def torch_oracle(
         Evaluate many points in one call, by `torch.func.vmap`. None: where that works, else one by one; finding out
         that it does not costs one call of `fun` that is not counted. False: one by one.
 
-    Returns
-    -------
-    Deterministic or FiniteSum
-
     Notes
     -----
     At a kink PyTorch returns some number that need not be a subgradient: relu(x) − relu(−x) is x, but its derivative at

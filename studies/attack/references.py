@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.attack.counted import CountedModel, Model
+from goldstein.attack.scoring import CountedModel, Model
 from studies.attack.lenet import Floats, LeNet
 
 SQUARE, SHORT = "Square Attack (ART)", "Square Attack (ART) for 1,000"

@@ -15,6 +15,7 @@ from studies.peers import simulators
 from studies.peers.methods import describe
 from studies.peers.simulators import SCENARIOS, Simulator
 from studies.peers.task import FRESH, NONE, REPLAYABLE, Cell, Task, start
+from studies.problems.stochastic import max_of_quadratics, robust_phase_retrieval
 
 SEEDS = tuple(range(5))
 ALL = (NONE, REPLAYABLE, FRESH)
@@ -36,9 +37,9 @@ ENTRIES: dict[str, Entry] = {
         lambda: simulators.finite_sum(problems.least_absolute_deviations(rng=7)), (2_000, 10_000)
     ),
     "robust_phase_retrieval": Entry(
-        lambda: simulators.finite_sum(problems.robust_phase_retrieval(d=20, rng=7)), (2_000, 10_000)
+        lambda: simulators.finite_sum(robust_phase_retrieval(d=20, rng=7)), (2_000, 10_000)
     ),
-    "max_of_quadratics": Entry(lambda: simulators.finite_sum(problems.max_of_quadratics(d=5, rng=7)), tuned=True),
+    "max_of_quadratics": Entry(lambda: simulators.finite_sum(max_of_quadratics(d=5, rng=7)), tuned=True),
     "relu_regression": Entry(simulators.relu_regression, (2_000, 10_000)),
     "digits_svm": Entry(simulators.digits_svm, (6_500,), (REPLAYABLE, FRESH)),
     "newsvendor_1": Entry(lambda: simulators.newsvendor(1), (200,)),

@@ -7,16 +7,10 @@ from collections.abc import Callable
 
 from goldstein.problems import (
     Problem,
-    chained_crescent1,
-    chained_lq,
-    chebyshev_rosenbrock,
     chebyshev_rosenbrock_linear,
     cone,
     least_absolute_deviations,
-    max_of_quadratics,
-    maxq,
     ridge,
-    robust_phase_retrieval,
     shell,
 )
 from studies.problems.classical import (
@@ -24,8 +18,12 @@ from studies.problems.classical import (
     brown2,
     chained_cb3_1,
     chained_cb3_2,
+    chained_crescent1,
     chained_crescent2,
+    chained_lq,
     chained_mifflin2,
+    chebyshev_rosenbrock,
+    maxq,
     mxhilb,
 )
 from studies.problems.closed_form import capped_ridge, l1, max_coordinate, negative_abs
@@ -45,6 +43,7 @@ from studies.problems.luksan_vlcek import (
     steiner2,
     wolfe,
 )
+from studies.problems.stochastic import max_of_quadratics, robust_phase_retrieval
 
 UNBOUNDED = (max_coordinate, negative_abs)
 WITH_KNOWN_INFIMUM: tuple[Callable[..., Problem], ...] = (

@@ -23,8 +23,8 @@ from scipy.linalg import hilbert
 
 from goldstein import arguments
 from goldstein.oracle import Array
-from goldstein.problems import quadratics
 from goldstein.problems.base import Problem, deterministic, one_hot, radius
+from studies.problems import quadratics
 
 
 def cb2(ball: float | None = None) -> Problem:

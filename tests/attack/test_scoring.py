@@ -106,6 +106,12 @@ def test_the_unit_of_the_scores_does_not_matter_to_success(scale):
     np.testing.assert_array_equal(model.scores(res.x).argmax(axis=1) != y, res.success)
 
 
+def test_the_margin_is_the_lead_of_the_label_or_what_the_target_lacks():
+    z = np.array([[3.0, 1.0, 0.0]])
+    assert margins(z, np.array([0])).tolist() == [2.0]
+    assert margins(z, np.array([0]), np.array([2])).tolist() == [3.0]
+
+
 @settings(max_examples=300, deadline=None)
 @given(arrays(np.float64, (5, 3), elements=st.floats(-100.0, 100.0)), st.integers(0, 2), st.booleans())
 def test_the_tolerance_of_ordinary_scores_is_one_in_ten_thousand_exactly(z, label, targeted):

@@ -23,9 +23,9 @@ from scipy.optimize import nnls
 
 import goldstein as gs
 from goldstein.oracle import Query
-from goldstein.problems import chebyshev_rosenbrock_linear, cone, maxq, shell
+from goldstein.problems import chebyshev_rosenbrock_linear, cone, shell
 from goldstein.stationarity.certificate import Certificate
-from studies.problems import l1
+from studies.problems import l1, maxq
 
 # The pseudo-code of the four methods, transcribed once more, slowly. Only the order of the draws is the library's.
 

@@ -278,7 +278,7 @@ def test_bad_arguments_get_one_sentence(call, sentence):
 
 def test_the_catalogue_lists_every_problem_with_a_finite_infimum():
     constructors = {name for name in goldstein.problems.__all__ if name.islower()}
-    for module in (gp.classical, gp.closed_form, gp.luksan_vlcek):
+    for module in (gp.classical, gp.closed_form, gp.luksan_vlcek, gp.stochastic):
         for name, thing in vars(module).items():
             if not name.startswith("_") and getattr(thing, "__annotations__", {}).get("return") == "Problem":
                 constructors.add(name)

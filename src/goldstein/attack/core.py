@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from goldstein import arguments
-from goldstein.attack.counted import CountedModel, Model
 from goldstein.attack.journal import AttackJournal
 from goldstein.attack.loss import OUTPUTS
 from goldstein.attack.misclassified import Misclassified
 from goldstein.attack.models import FixedRows, as_model
 from goldstein.attack.region import NORMS, Region, Rows
 from goldstein.attack.result import AttackResult
-from goldstein.attack.scoring import LOSS, Scoring
+from goldstein.attack.scoring import LOSS, CountedModel, Model, Scoring
 from goldstein.attack.sign import SignAveraging
 from goldstein.extras import needed
 from goldstein.methods import BFGS, METHODS, Method, resolve
@@ -108,10 +107,6 @@ def attack(
         File that keeps each image that is done; if it exists, the attack continues from it: the model is not asked
         about those images again, and the result is the same as without a break. Images, labels, targets and the
         settings that matter are compared, but not the model: give the same one.
-
-    Returns
-    -------
-    AttackResult
 
     Raises
     ------

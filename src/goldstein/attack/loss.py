@@ -49,16 +49,7 @@ def margins(log_z: Array, labels: Labels, targets: Labels | None = None) -> Arra
     """Return for each row what the attack must bring below zero.
 
     Untargeted: log Z_t − max_{i≠t} log Z_i with t the label (eq. in section 4.2 of the paper, without its floor −θ).
-    Targeted: max_{i≠target} log Z_i − log Z_target.
-
-    `log_z` has logits, or logarithms of probabilities, a row for each image.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> z = np.array([[3.0, 1.0, 0.0]])
-    >>> margins(z, np.array([0])), margins(z, np.array([0]), np.array([2]))
-    (array([2.]), array([3.]))
+    Targeted: max_{i≠target} log Z_i − log Z_target. `log_z` has logits, or logarithms of probabilities.
     """
     mine, other = _compared(log_z, labels if targets is None else targets)
     with np.errstate(invalid="ignore"):  # inf − inf: NaN, which the caller reports

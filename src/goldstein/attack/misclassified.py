@@ -57,17 +57,6 @@ class Misclassified(Criterion):
 
     Every row that was asked for can be the answer if `inside`; and each new iterate is asked for by a row of its own,
     unless it was among them or was an iterate before.
-
-    Attributes
-    ----------
-    index : int
-        Of the image.
-    x : ndarray of float32, shape (d,)
-        The adversarial image, or the last one that was tried.
-    label, predicted : int
-        Class of the image (−1: what the model says of the original) and of x (−1: not known yet).
-    success, at_start : bool
-        Whether x is adversarial, and whether the original was misclassified already.
     """
 
     message = "The model is wrong about an allowed image."
@@ -77,13 +66,13 @@ class Misclassified(Criterion):
     def __init__(self, index: int, region: Region, label: int, target: int, inside: bool) -> None:
         self.index = index
         self.region = region
-        self.label = label
+        self.label = label  # −1: what the model says of the original
         self.target = target
         self.inside = inside
-        self.x: Rows = region.start
-        self.predicted = -1
+        self.x: Rows = region.start  # the adversarial image, or the last one that was tried
+        self.predicted = -1  # the class of x; −1: not known yet
         self.success = False
-        self.at_start = False
+        self.at_start = False  # whether the original was misclassified already
         self._last_scores: Scores | None = None
         self._tried: dict[int, int] = {}
 

@@ -100,10 +100,6 @@ def torch_model(
     outputs : {"logits", "probabilities"}, optional
         What the module returns.
 
-    Returns
-    -------
-    FixedRows
-
     Examples
     --------
     >>> import numpy as np, torch
@@ -179,10 +175,6 @@ def sklearn_model(classifier: Any, *, rows: int = ROWS) -> FixedRows:
     rows : int, optional
         Images in a call.
 
-    Returns
-    -------
-    FixedRows
-
     Notes
     -----
     Success is success by these scores, and `classifier.predict` agrees where it follows them. It does not for SVC and
@@ -238,10 +230,6 @@ def onnx_model(
         What the scores are.
     scores : str, optional
         Which of the session's outputs they are; None: the first. Classifiers of scikit-learn have their labels there.
-
-    Returns
-    -------
-    FixedRows
     """
     if not hasattr(session, "get_inputs"):
         raise TypeError(f"onnx_model takes an onnxruntime.InferenceSession, got {type(session).__name__}.")

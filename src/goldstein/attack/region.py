@@ -28,20 +28,9 @@ class Region:
     """The allowed images around one original.
 
     It is also the projection that keeps iterates in it. Queries around an iterate are projected too (`rows`), so it
-    needs no margin: outside, the loss is extended by its value at the nearest allowed image.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the image; everything else is flat.
-    center : ndarray, shape (d,)
-        The original z.
-    lower, upper : ndarray of float32, shape (d,)
-        Smallest and largest value of each pixel; for ℓ2 they come from the bounds alone.
-    start : ndarray of float32, shape (d,)
-        The allowed image next to the original: a float32 image within bounds itself.
-    reach : float
-        How far each pixel of a corner of the ball is from the original.
+    needs no margin: outside, the loss is extended by its value at the nearest allowed image. All but `shape` is flat:
+    `center` is the original, `lower` and `upper` are the range of each pixel (for ℓ2 from the bounds alone), `start` is
+    the allowed image next to the original, and `reach` how far each pixel of a corner of the ball is from it.
     """
 
     def __init__(self, image: npt.NDArray[Any], norm: str, radius: float, bounds: tuple[float, float]) -> None:
@@ -50,8 +39,7 @@ class Region:
         self.shape = image.shape
         image = image.ravel()
         self.center = image.astype(np.float64)
-        self.reach = self.radius
-        reach = self.radius
+        self.reach = reach = self.radius
         if norm == "l2":
             self.reach = self.radius / math.sqrt(image.size)
             reach = np.inf

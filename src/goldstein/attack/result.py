@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from goldstein.attack.loss import Flags, Labels
 from goldstein.attack.sheet import draw
 from goldstein.oracle import Array
 
-Flags = npt.NDArray[np.bool_]
-Counts = npt.NDArray[np.int64]
+Counts = Labels
 
 
 @dataclass(repr=False)
@@ -129,9 +129,5 @@ class AttackResult:
             Where the picture goes, in a format that matplotlib knows by the suffix.
         count : int, optional
             How many images at most; when fewer were won, others fill up.
-
-        Returns
-        -------
-        Path
         """
         return draw(self, Path(path), count)

@@ -1,20 +1,22 @@
-"""How the rows that images ask for become values."""
+"""How the rows that images ask for become values; every row that the model sees is counted here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from goldstein.attack.counted import CountedModel
-from goldstein.attack.loss import are_probabilities, log_scores, margins, sure
+from goldstein.attack.loss import Flags, Labels, are_probabilities, as_scores, log_scores, margins, sure
 from goldstein.attack.misclassified import ImageQuery, Misclassified, Scores
 from goldstein.attack.region import Rows
-from goldstein.oracle import Answer, Array, Deterministic, Tally
+from goldstein.oracle import SINGLE, Answer, Array, Deterministic, Tally
 from goldstein.run.lockstep import Part
 from goldstein.run.session import Session
+
+Model = Callable[[npt.NDArray[np.float32]], Any]
 
 PROBABILITIES = (
     "The model's scores look like probabilities but are taken as logits, by which fewer images are won: give "
@@ -30,31 +32,45 @@ LOSS = Deterministic(_one_point)
 """The oracle of each image's session: it says what can be asked, values without noise; `Scoring` evaluates."""
 
 
-class Scoring:
-    """A counted model that answers the parts of a batch.
+class CountedModel:
+    """A model with its counters, one of each for every image."""
 
-    `criteria` has the criterion of each session under way, which knows its image; `margin` is θ, the lead beyond which
-    the loss is flat; `warn` takes a key and a sentence, and warns once for each key.
-    """
-
-    def __init__(
-        self,
-        model: CountedModel,
-        criteria: Mapping[Session, Misclassified],
-        shape: tuple[int, ...],
-        margin: float,
-        outputs: str,
-        targeted: bool,
-        warn: Callable[[str, str], None],
-    ) -> None:
+    def __init__(self, model: Model, n: int) -> None:
         self.model = model
-        self.criteria = criteria
-        self.shape = shape
-        self.margin = margin
-        self.outputs = outputs
-        self.targeted = targeted
-        self.warn = warn
-        self.first_batch = True
+        self.queries: Labels = np.zeros(n, np.int64)
+        self.estimation: Labels = np.zeros(n, np.int64)  # without success checks
+        self.classes: int | None = None
+        self.roundoff = SINGLE  # relative rounding error of the type in which the last scores came
+
+    def __call__(
+        self, rows: npt.NDArray[np.float32], owners: npt.NDArray[np.int64], estimating: npt.NDArray[np.bool_]
+    ) -> Array:
+        """Return the scores of the rows, (k, classes); row i belongs to image owners[i]."""
+        n = len(self.queries)
+        self.queries += np.bincount(owners, minlength=n)
+        self.estimation += np.bincount(owners[estimating], minlength=n)
+        answer = self.model(rows)
+        scores = as_scores(answer, len(rows))
+        kind = np.asarray(answer).dtype
+        self.roundoff = float(np.finfo(kind).eps) / 2 if kind.kind == "f" else SINGLE
+        if self.classes not in (None, scores.shape[1]):
+            raise ValueError(f"The model returned {scores.shape[1]} classes, after {self.classes} before.")
+        self.classes = scores.shape[1]
+        return scores
+
+
+@dataclass(eq=False)
+class Scoring:
+    """A counted model that answers the parts of a batch."""
+
+    model: CountedModel
+    criteria: Mapping[Session, Misclassified]  # of each session under way; it knows its image
+    shape: tuple[int, ...]
+    margin: float  # θ, the lead beyond which the loss is flat
+    outputs: str
+    targeted: bool
+    warn: Callable[[str, str], None]  # a sentence, once for each key
+    first_batch: bool = True
 
     def __call__(self, parts: Sequence[Part]) -> list[Answer | Exception]:
         """Answer the parts of a batch; scores that are not finite are the end of their image."""
@@ -83,12 +99,7 @@ class Scoring:
         return self._answers(parts, rows, raw, classes, sure(raw, log_z, labels, targets))
 
     def _answers(
-        self,
-        parts: Sequence[Part],
-        rows: list[Rows],
-        raw: Array,
-        classes: npt.NDArray[np.int64],
-        certain: npt.NDArray[np.bool_],
+        self, parts: Sequence[Part], rows: list[Rows], raw: Array, classes: Labels, certain: Flags
     ) -> list[Answer | Exception]:
         """Cut the answers of a batch into those of its parts."""
         roundoff = self.model.roundoff
@@ -115,7 +126,7 @@ class Scoring:
 def _rows(part: Part, criterion: Misclassified) -> Rows:
     """Return the rows of a part as the model sees them."""
     points: Any = part.query.points[part.first : part.last]
-    rows: Rows = points
-    if not isinstance(part.query, ImageQuery):
-        rows = criterion.region.rows(points) if criterion.inside else points.astype(np.float32)
+    if criterion.inside and not isinstance(part.query, ImageQuery):
+        return criterion.region.rows(points)
+    rows: Rows = points.astype(np.float32, copy=False)
     return rows

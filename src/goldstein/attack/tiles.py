@@ -29,29 +29,11 @@ def layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
     return 1, 1, math.prod(shape), True
 
 
-def tiles(shape: tuple[int, ...], resolution: int) -> Places:
-    """Return for each pixel of the flat image the number of its tile, on a grid of `resolution` tiles a side.
-
-    A side with fewer pixels than that has a tile for each of them; channels have tiles of their own.
-    """
-    channels, height, width, first = layout(shape)
-    down = min(resolution, height)
-    across = min(resolution, width)
-    grid = (np.arange(height) * down // height)[:, None] * across + np.arange(width) * across // width
-    stack = np.arange(channels)[:, None, None] * (down * across) + grid
-    return (stack if first else np.moveaxis(stack, 0, -1)).ravel()
-
-
 class CoarseToFine:
     """All tiles of a search: grids of 1, 2, 4, … tiles a side up to `finest` or to pixels, `rounds` times over.
 
     Within a grid tiles come from the middle of the image outwards. They are tried in groups: `group` of them at most,
-    all of one grid and no more than a sixteenth of it.
-
-    Attributes
-    ----------
-    total, round : int
-        Tiles in all rounds together, and in one.
+    all of one grid and no more than a sixteenth of it. `round` tiles are in one round, `total` in all of them.
     """
 
     def __init__(self, shape: tuple[int, ...], finest: int, rounds: int, group: int) -> None:
@@ -96,13 +78,22 @@ class CoarseToFine:
 
 
 def _level(shape: tuple[int, ...], side: int) -> tuple[Places, Places]:
-    """Return the pixels of a grid, sorted by tile from the middle outwards, and where each tile begins."""
+    """Return the pixels of a grid, sorted by tile from the middle outwards, and where each tile begins.
+
+    The grid has `side` tiles a side, or one for each pixel of a shorter side; channels have tiles of their own.
+    """
     channels, height, width, first = layout(shape)
-    number = tiles(shape, side)
+    down = min(side, height)
+    across = min(side, width)
+    grid = (np.arange(height) * down // height)[:, None] * across + np.arange(width) * across // width
+    tile = np.arange(channels)[:, None, None] * (down * across) + grid
     row, column = np.indices((height, width)) - np.array([(height - 1) / 2, (width - 1) / 2])[:, None, None]
-    far = np.repeat(np.hypot(row, column)[None], channels, axis=0)
-    distance = (far if first else np.moveaxis(far, 0, -1)).ravel()
+    far = np.broadcast_to(np.hypot(row, column), tile.shape)
+    if not first:
+        tile = np.moveaxis(tile, 0, -1)
+        far = np.moveaxis(far, 0, -1)
+    number = tile.ravel()
     members = np.bincount(number)
-    rank = np.argsort(np.argsort(np.bincount(number, distance) / members, kind="stable"), kind="stable")
+    rank = np.argsort(np.argsort(np.bincount(number, far.ravel()) / members, kind="stable"), kind="stable")
     pixels = np.argsort(rank[number], kind="stable")
     return pixels, np.concatenate([[0], np.cumsum(members[np.argsort(rank)])])

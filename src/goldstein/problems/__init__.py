@@ -4,31 +4,19 @@ from typing import TYPE_CHECKING
 
 from goldstein import retired
 from goldstein.problems.base import Problem
-from goldstein.problems.classical import (
-    chained_crescent1,
-    chained_lq,
-    chebyshev_rosenbrock,
-    chebyshev_rosenbrock_linear,
-    maxq,
-)
+from goldstein.problems.classical import chebyshev_rosenbrock_linear
 from goldstein.problems.closed_form import cone, ridge, shell
-from goldstein.problems.stochastic import least_absolute_deviations, max_of_quadratics, robust_phase_retrieval
+from goldstein.problems.stochastic import least_absolute_deviations
 from goldstein.problems.svm import SVM, capped_l1_svm
 
 __all__ = [
     "SVM",
     "Problem",
     "capped_l1_svm",
-    "chained_crescent1",
-    "chained_lq",
-    "chebyshev_rosenbrock",
     "chebyshev_rosenbrock_linear",
     "cone",
     "least_absolute_deviations",
-    "max_of_quadratics",
-    "maxq",
     "ridge",
-    "robust_phase_retrieval",
     "shell",
 ]
 

@@ -70,7 +70,7 @@ def cone(d: int = 10) -> Problem:
         convex=True,
         minimiser=np.zeros(d),
         distance=_cone_distance,
-        smoothed_gradient=_cone_smoothed,
+        smoothed_gradient=partial(_radial_smoothed, hole=0.0),
     )
 
 
@@ -89,7 +89,7 @@ def shell(d: int = 10) -> Problem:
         lipschitz=1.0,
         minimiser=_unit(d, None),
         distance=_shell_distance,
-        smoothed_gradient=_shell_smoothed,
+        smoothed_gradient=partial(_radial_smoothed, hole=1.0),
     )
 
 
@@ -141,10 +141,6 @@ def _cone_distance(x: Array, delta: float) -> float:
     return 1.0 if x.size == 1 else float(np.sqrt((1 - delta / r) * (1 + delta / r)))
 
 
-def _cone_smoothed(x: Array, delta: float) -> Array:
-    return _radial_smoothed(x, delta, hole=0.0)
-
-
 def _radial_smoothed(x: Array, delta: float, hole: float) -> Array:
     """Return E[sign(‖y‖ − hole) y/‖y‖] with y = x + δu.
 
@@ -182,7 +178,3 @@ def _shell_grad(X: Array) -> Array:
 def _shell_distance(x: Array, delta: float) -> float:
     touches = abs(float(np.linalg.norm(x)) - 1) <= delta
     return 0.0 if touches else _cone_distance(x, delta)
-
-
-def _shell_smoothed(x: Array, delta: float) -> Array:
-    return _radial_smoothed(x, delta, hole=1.0)

@@ -192,13 +192,7 @@ def _round_numbers(low: float, high: float) -> list[float]:
 
 
 def short(value: float) -> str:
-    """Return a number of evaluations in few letters.
-
-    Examples
-    --------
-    >>> short(250_000), short(1_500), short(40)
-    ('250k', '1.5k', '40')
-    """
+    """Return a number of evaluations in few letters, 1,500 as 1.5k."""
     for size, letter in UNITS:
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

@@ -131,20 +131,7 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> CappedL1SVC:
-        """Learn the weights from scratch.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix}, shape (n, d)
-        y : array-like, shape (n,)
-        sample_weight : array-like, shape (n,), optional
-            What each row counts; None: all the same.
-
-        Returns
-        -------
-        CappedL1SVC
-            The estimator itself.
-        """
+        """Learn the weights from scratch; `sample_weight` is what each row counts."""
         with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
             check_classification_targets(y)
@@ -161,19 +148,7 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
     ) -> CappedL1SVC:
         """Learn from one more batch of rows, of hundreds of rows if that can be (see Notes).
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix}, shape (n, d)
-        y : array-like, shape (n,)
-        classes : array-like, shape (k,), optional
-            All labels that will ever come; needed at the first call.
-        sample_weight : array-like, shape (n,), optional
-            What each row counts; None: all the same.
-
-        Returns
-        -------
-        CappedL1SVC
-            The estimator itself.
+        `classes` are all labels that will ever come, needed at the first call; `sample_weight` is as in `fit`.
         """
         first = not hasattr(self, "classes_")
         if self.class_weight == "balanced":
@@ -254,7 +229,7 @@ class CappedL1SVC(ClassifierMixin, training.FromValues):  # type: ignore[misc]
         each = zip(positives, starts, seeds, strict=True)
         runs = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(learn)(*one) for one in each)
         for k, (run, start) in enumerate(zip(runs, starts, strict=True)):
-            mean = start + share * (training.answer(run, start, ADVICE, stacklevel=3) - start)
+            mean = start + share * (training.answer(run, start, ADVICE) - start)
             coef[k] = mean[: X.shape[1]]
             intercept[k] = mean[-1] if self.fit_intercept else 0.0
         self.coef_ = coef

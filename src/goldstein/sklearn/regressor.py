@@ -104,20 +104,7 @@ class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc
         self.random_state = random_state
 
     def fit(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> RobustRegressor:
-        """Learn the weights.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix}, shape (n, d)
-        y : array-like, shape (n,)
-        sample_weight : array-like, shape (n,), optional
-            What each row counts; None: all the same.
-
-        Returns
-        -------
-        RobustRegressor
-            The estimator itself.
-        """
+        """Learn the weights; `sample_weight` is what each row counts."""
         with training.unless_it_fails(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
             self._check_flags()
@@ -140,7 +127,7 @@ class RobustRegressor(RegressorMixin, training.FromValues):  # type: ignore[misc
         seed = training.seed_from(check_random_state(self.random_state))
         values = training.values_of_a_fit(len(y), X.shape[1])
         run = self._minimised(loss, loss.x0, values, seed, unit=scale)
-        x = training.answer(run, loss.x0, ADVICE, stacklevel=3) if distances.any() else loss.x0
+        x = training.answer(run, loss.x0, ADVICE) if distances.any() else loss.x0
         self.coef_ = scale * x[: X.shape[1]] / unit
         self.intercept_ = centre + scale * float(x[-1]) - float(self.coef_ @ middle) if self.fit_intercept else 0.0
         self.history_ = run.history

@@ -116,12 +116,12 @@ def seed_from(rng: np.random.RandomState) -> int:
     return int(rng.randint(np.iinfo(np.int32).max))
 
 
-def answer(result: Result, start: Array, advice: str, *, stacklevel: int) -> Array:
+def answer(result: Result, start: Array, advice: str) -> Array:
     """Return the weights that a run has found, those of the start if it diverged; warn if either is of no use."""
     finite = bool(np.isfinite(result.x).all())
     if not finite or not result.x.any():
         what = "found no weights better than zero" if finite else "diverged, so that the weights stay as they were"
-        warnings.warn(f"The run {what}: {advice}.", ConvergenceWarning, stacklevel=stacklevel + 1)
+        warnings.warn(f"The run {what}: {advice}.", ConvergenceWarning, stacklevel=4)  # where fit is called
     return result.x if finite else start
 
 

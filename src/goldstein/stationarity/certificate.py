@@ -57,10 +57,6 @@ def value_gap_bound(fx: float, f_lower: float, delta: float) -> float:
     delta : float
         Radius δ.
 
-    Returns
-    -------
-    float
-
     References
     ----------
     A. A. Goldstein, Optimization of Lipschitz continuous functions, Mathematical Programming 13, 1977.
@@ -178,10 +174,6 @@ def certify(
         Most values and gradients, taken together, that may be asked for.
     rng : int or Generator, optional
         Seed or generator.
-
-    Returns
-    -------
-    Certificate
 
     Examples
     --------

@@ -127,10 +127,6 @@ def min_norm_hull(
     rho : float, optional
         ρ, below δ; δ/10 by default.
 
-    Returns
-    -------
-    Hull
-
     References
     ----------
     A. A. Goldstein, Optimization of Lipschitz continuous functions, Mathematical Programming 13, 1977.

@@ -292,10 +292,6 @@ def smoothed_gradient_norm(
         A bound on the Lipschitz constants of all F(·; ξ). With it `rigorous_upper` = ‖mean‖ + r holds for every n,
         where 2 exp(−n r² / (2(σ² + Br/3))) = 1 − confidence, σ² ≥ E‖g‖² and B ≥ ‖g − μ‖.
 
-    Returns
-    -------
-    NormEstimate
-
     Notes
     -----
     In one dimension a two-point estimate does not depend on w: without ξ the standard error is 0.
