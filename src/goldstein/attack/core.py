@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -194,7 +194,8 @@ def attack(
             yield session
 
     saved = None if journal is None else AttackJournal(journal, identity)
-    with _bar(progress, n) as show, saved or nullcontext():
+    with ExitStack() as stack, saved or nullcontext():
+        show = _progress(progress, n, stack)
         if saved is not None:
             done |= saved.restore(result)
 
@@ -336,14 +337,12 @@ def _places(name: str, labels: npt.NDArray[Any], names: npt.NDArray[Any]) -> npt
     return np.asarray(same.argmax(axis=1), np.int64)
 
 
-@contextmanager
-def _bar(progress: bool | Progress, n: int) -> Iterator[Progress]:
+def _progress(progress: bool | Progress, n: int, stack: ExitStack) -> Progress:
     """Return a callable that shows how many images have ended: the user's, a bar, or one that does nothing."""
     if progress is not True:
-        yield progress if callable(progress) else lambda done, n: None
-        return
+        return progress if callable(progress) else lambda done, n: None
     rich = needed("rich.progress", "A progress bar")
     columns = (rich.TextColumn("images"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeElapsedColumn())
-    with rich.Progress(*columns) as bar:
-        task = bar.add_task("images", total=n)
-        yield lambda done, n: bar.update(task, completed=done)
+    bar = stack.enter_context(rich.Progress(*columns))
+    task = bar.add_task("images", total=n)
+    return lambda done, n: bar.update(task, completed=done)
