@@ -294,38 +294,16 @@ def clear(batch):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sift(
-    F,
-    args,
-    rng,
-    n,
-    x,
-    mean,
-    count,
-    iterations,
-    max_cost,
-    max_evals_per_sample,
-    soft,
-    limit,
-    origin,
-    squares,
-    g,
-    units,
-    resample,
-    order,
-    nfev,
-    settings,
-    state,
-    batch,
-    tally,
-):
+def sift(F, args, rng, n, x, mean, count, limits, arrays, nfev, settings, state, batch, tally):
     """Do `iterations` iterations, or fewer; return how many, and how many values they took.
 
     They end as soon as `soft` values are made, and before `limit` could be exceeded.
 
     It draws in the order of the plain path: the random order of the components when the last one is exhausted, then
-    the steps of the walks that are not used again. Changes x, mean, the arrays after `limit`, and the records in place.
+    the steps of the walks that are not used again. Changes x, mean, the arrays and the records in place.
     """
+    iterations, max_cost, max_evals_per_sample, soft, limit = limits
+    origin, squares, g, units, resample, order = arrays
     d = x.size
     b = resample.size
     top, step, point, row, total = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)

@@ -18,7 +18,7 @@ from typing import ClassVar
 from goldstein import arguments
 from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cma import BlockCMA
-from goldstein.methods.kernel import CompiledKernel, check_compilable
+from goldstein.methods.kernel import check_compilable
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported
 from goldstein.methods.portfolio import Portfolio
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
@@ -196,7 +196,7 @@ class Auto(Staged):
         check_compilable(oracle)
         if not isinstance(oracle, FiniteSum):
             raise Unsupported("auto has a compiled loop for sums only.")
-        return StagedKernel(self, oracle, CompiledKernel.outputs)
+        return StagedKernel(self, oracle, Kernel.outputs)
 
 
 def _budget(d: int, context: Context) -> int:

@@ -34,34 +34,18 @@ WARN_AFTER = 50  # gradients, most of which differ by rounding alone, before the
 
 @dataclass
 class Sifted(State):
-    """Gradients from values: the query that is being sifted, and what the values have shown so far.
+    """Gradients from values: the query that is being sifted, and what the values have shown so far."""
 
-    Attributes
-    ----------
-    points, samples, memory
-        Of the method's own query.
-    bisection : estimate.sift.Sift or None
-        The bisection that is under way.
-    fd_step : float
-        Its h.
-    sum_sq_norm, n_estimates, n_active : float
-        Sum of ‖g‖² over all gradients, how many those are, and how many of them were not 0.
-    magnitude : float
-        Sum of |v(0)| over them.
-    below_roundoff : int
-        Those whose ends differ by rounding alone.
-    """
-
-    points: Array | None = None
+    points: Array | None = None  # points, samples, memory: of the method's own query
     samples: Samples | None = None
     memory: Any = None
-    bisection: sift.Sift | None = None
-    fd_step: float = 0.0
-    sum_sq_norm: float = 0.0
-    n_estimates: float = 0.0
-    n_active: float = 0.0
-    magnitude: float = 0.0
-    below_roundoff: int = 0
+    bisection: sift.Sift | None = None  # the bisection that is under way
+    fd_step: float = 0.0  # its h
+    sum_sq_norm: float = 0.0  # sum of ‖g‖² over all gradients
+    n_estimates: float = 0.0  # how many those are
+    n_active: float = 0.0  # how many of them were not 0
+    magnitude: float = 0.0  # sum of |v(0)| over them
+    below_roundoff: int = 0  # those whose ends differ by rounding alone
 
     @property
     def level(self) -> float:

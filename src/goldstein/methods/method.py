@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -287,9 +287,7 @@ class Context:
 
     def bounds(self, d: int) -> Bounds | None:
         """Return the bounds of a box, one for each coordinate; None without a box."""
-        if not isinstance(self.project, Box):
-            return None
-        return np.full(d, self.project.lower, float), np.full(d, self.project.upper, float)
+        return self.project.bounds(d) if isinstance(self.project, Box) else None
 
 
 def repeated(samples: Samples | None, times: int) -> Samples | None:
@@ -333,6 +331,16 @@ class Unsupported(Exception):
 
 
 @dataclass
+class Chunk:
+    """What is asked of a kernel: at most so many iterations, within `limit` evaluations."""
+
+    iterations: int
+    limit: int | None
+    mean: Average | None  # takes the iterates, if it is there
+    stop: Callable[[], bool]  # tells that the user wants to stop: then as few iterations as possible
+
+
+@dataclass
 class ChunkResult:
     """What whole iterations in machine code hand over: their last step, with all completed, and the tally of values."""
 
@@ -340,11 +348,12 @@ class ChunkResult:
     tally: Tally
 
 
-class Kernel(Protocol):
+class Kernel(ABC):
     """Whole iterations of a method in machine code; `outputs` are the output rules that it can serve."""
 
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ("last", "average", "random")
 
+    @abstractmethod
     def plan(self, state: Any, context: Context, limit: int | None, until: float, most: int | None) -> int:
         """Return how many iterations to do next: until `until` evaluations are made, within `limit` and `most`.
 
@@ -353,20 +362,11 @@ class Kernel(Protocol):
 
     def offers(self, state: Any) -> bool:
         """Whether the iterations to come offer their iterates as answers."""
+        return True
 
-    def run(
-        self,
-        state: Any,
-        context: Context,
-        iterations: int,
-        limit: int | None,
-        mean: Average | None,
-        stop: Callable[[], bool],
-    ) -> ChunkResult:
-        """Do at most `iterations` iterations, within `limit` evaluations; take the iterates into `mean`, if any.
-
-        `stop()` tells that the user wants to stop: then as few as possible.
-        """
+    @abstractmethod
+    def run(self, state: Any, context: Context, chunk: Chunk) -> ChunkResult:
+        """Do the iterations, fewer if one of them fails altogether."""
 
 
 @dataclass(frozen=True)

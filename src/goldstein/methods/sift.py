@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from goldstein.estimate.stream import Stream
 from goldstein.facts import SHORT_VALUES
 from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of
 from goldstein.methods.method import (
+    Chunk,
     ChunkResult,
     Context,
     Kernel,
@@ -438,18 +439,8 @@ class _Compiled(CompiledKernel):
         iterations = math.ceil(soft / (2 * method._batch(context)))
         return iterations if most is None else min(iterations, most)
 
-    def call(self, *_: Any) -> int:
-        raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
-
-    def run(
-        self,
-        state: SiftState,
-        context: Context,
-        iterations: int,
-        limit: int | None,
-        mean: Average | None,
-        stop: Callable[[], bool],
-    ) -> ChunkResult:
+    def run(self, state: SiftState, context: Context, chunk: Chunk) -> ChunkResult:
+        """Do the iterations; since they differ in cost, this calls the loop itself."""
         from goldstein.compiled import sift as loop  # which needs numba
 
         method: Sift = self.method
@@ -467,23 +458,17 @@ class _Compiled(CompiledKernel):
         record = record_of(SIFT, state)
         tally = new_tally()
         g = np.full(d, np.nan)
-        average = np.empty(0)
-        count = 0
-        if mean is not None:
-            average = state.x.copy() if mean.mean is None else mean.mean.copy()
-            count = mean.count
+        mean = chunk.mean or Average(np.empty(0))
+        mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
         cap = method._max_evals_per_sample(context)
         soft = math.ceil(min(self._edge - context.nfev, CHUNK))
-        limits = (iterations, min(d + 1, cap), cap, soft, UNLIMITED if limit is None else limit)
+        limits = (chunk.iterations, min(d + 1, cap), cap, soft, UNLIMITED if chunk.limit is None else chunk.limit)
         arrays = (state.origin, state.squares, g, state.units, state.resample, order)
         records = (context.nfev, self._settings(d, context), record, new_record(SIFT_BATCH), tally)
+        inputs = (self.n, state.x, mean.mean, mean.count, limits, arrays, *records)
         with locate(state):
-            done, used = self.compiled(
-                loop.sift, context.rng, self.n, state.x, average, count, *limits, *arrays, *records
-            )
-        if mean is not None:
-            mean.mean = average
-            mean.count += done
+            done, used = self.compiled(loop.sift, context.rng, *inputs)
+        mean.count += done
         write_back(record, state)
         if not np.isnan(g[0]):
             state.grad_norm = norm(g)

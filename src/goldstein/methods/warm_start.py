@@ -10,7 +10,6 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.methods.gfm import GFM
-from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.method import Context, Kernel, Method, Needs, Scale, Step, Unsupported
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import Array, Oracle
@@ -155,17 +154,8 @@ class WarmStart(Staged):
         return StagedKernel(self, oracle, self.second.kernel(oracle).outputs)
 
 
-def ws_gfm(scale: Scale, options: Mapping[str, Any]) -> WarmStart:
-    """Return Algorithm 4 with the phases that were not given."""
-    return _from_scale(GFM, scale, options)
-
-
-def ws_gfm_plus(scale: Scale, options: Mapping[str, Any]) -> WarmStart:
-    """Return Algorithm 3 with the phases that were not given."""
-    return _from_scale(GFMPlus, scale, options)
-
-
-def _from_scale(second: type[Method], scale: Scale, options: Mapping[str, Any]) -> WarmStart:
+def ws_from_scale(second: type[Method], scale: Scale, options: Mapping[str, Any]) -> WarmStart:
+    """Return Algorithm 4 (`second` is GFM) or 3 (GFM+), with the phases that were not given."""
     half = replace(scale, evals=scale.evals // 2)
     nearer = replace(half, radius=scale.radius / 3)
     phases = dict(options)
