@@ -26,7 +26,7 @@ from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, Stage
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, KINK_RADIUS, REPLAYED, Survey, length_of
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
 from goldstein.projection import Box
-from goldstein.state import MADE_AGAIN
+from goldstein.state import LATER, MADE_AGAIN
 
 MIN_SURVEY_BUDGET = 150  # evaluations below which a survey would cost too much
 MIN_GRADIENTS = 3  # that BFGS must be able to afford
@@ -38,15 +38,12 @@ AS_REQUESTED = "as requested"
 class AutoState(StagedState):
     """State of `Auto`."""
 
-    # x0
-    origin: Array = None  # type: ignore[assignment]
-    # kind, radius, doubt, replayed: by the survey: the kind of function, its length scale, whether it may jump,
-    # and whether the same ξ gave the same value; if not, every value gets a ξ of its own
-    kind: str = ""
+    origin: Array = LATER  # x0
+    kind: str = ""  # kind, radius, doubt, replayed: by the survey, see `Verdict` and `Survey.scale`
     radius: float = 1.0
     evals: int = 0  # evaluations for the chosen method
     doubt: bool = False
-    replayed: bool = True
+    replayed: bool = True  # if not, every value gets a ξ of its own
     note: str = ""  # what was chosen and why
     last_resort: str = START  # the name of the origin among the candidates
     method: Method | None = field(default=None, metadata=MADE_AGAIN)  # the chosen method
@@ -101,9 +98,8 @@ class Auto(Staged):
         elif _budget(x.size, context) < MIN_SURVEY_BUDGET:
             state.radius = KINK_RADIUS * length_of(x, context)
             kind = kind or (JUMPS if context.noisy else EXACT)
-            self._choose(
-                state, context, kind, AS_REQUESTED if self.kind else "assumed, the budget is too small to test"
-            )
+            reason = AS_REQUESTED if self.kind else "assumed, the budget is too small to test"
+            self._choose(state, context, kind, reason)
         else:
             state.inner = ProbeStageState(x, probe=Survey.plan(x, context, _budget(x.size, context), self.kind or ""))
         return state

@@ -19,11 +19,11 @@ from goldstein.compiled.tally import O2NC as O2NC_RECORD
 from goldstein.compiled.tally import record_of, write_back
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.kernel import CompiledKernel
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, check_rho
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.norms import usable
 from goldstein.oracle import Array, Oracle, Query
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 LEARNERS = ("adagrad", "ogd")
 
@@ -40,10 +40,10 @@ class Segment(State):
 class O2NCState(SmoothedState, FirstOrderState):
     """State of O2NC; `x` is the mean of the last finished block, the answer so far."""
 
-    position: Array = None  # type: ignore[assignment]  # the moving point x_n
-    displacement: Array = None  # type: ignore[assignment]  # Δ, the learner's play
-    points: Array = None  # type: ignore[assignment]  # sum of z over the current block
-    gradients: Array = None  # type: ignore[assignment]  # sum of g over the current block
+    position: Array = LATER  # the moving point x_n
+    displacement: Array = LATER  # Δ, the learner's play
+    points: Array = LATER  # sum of z over the current block
+    gradients: Array = LATER  # sum of g over the current block
     done: int = 0  # steps of the current block
     squares: float = 0.0  # sum of ‖g‖² over the current block (for AdaGrad)
     block_norm: float = np.nan  # of the mean gradient of the last block: bounds dist(0, ∂_δ f(x)), up to noise
@@ -63,7 +63,6 @@ class O2NCState(SmoothedState, FirstOrderState):
         return {"block": f"The mean gradient of the last block has norm {self.block_norm:.3g}."}
 
 
-@dataclass(frozen=True)
 class _Blocks(Method):
     """What both forms share: the learner, and the blocks in which it plays."""
 
@@ -72,16 +71,17 @@ class _Blocks(Method):
         """D, the radius of the learner's ball."""
         raise NotImplementedError
 
-    def _check_learner(self, block_length: int, step_size: float | None, learner: str) -> None:
-        arguments.keep(
-            self,
-            block_length=arguments.count("block_length", block_length),
-            step_size=arguments.optional_positive("step_size", step_size),
-            learner=arguments.one_of("learner", learner, LEARNERS),
-        )
-        if learner == "ogd" and step_size is None:
+    block_length: int
+    step_size: float | None
+    learner: str
+
+    def _check_learner(self) -> None:
+        arguments.check(self, arguments.count, "block_length")
+        arguments.check(self, arguments.optional_positive, "step_size")
+        arguments.check(self, arguments.one_of, "learner", names=LEARNERS)
+        if self.learner == "ogd" and self.step_size is None:
             raise ValueError("The learner ogd needs a positive step_size; adagrad finds its own.")
-        if learner == "adagrad" and step_size is not None:
+        if self.learner == "adagrad" and self.step_size is not None:
             raise ValueError("The learner adagrad finds its own step; leave step_size out, or choose ogd.")
 
     def _start(self, x: Array) -> O2NCState:
@@ -98,8 +98,7 @@ class _Blocks(Method):
     @np.errstate(over="ignore", invalid="ignore")
     def _learn(self, state: O2NCState, context: Context, segment: Segment, g: Array) -> bool:
         """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
-        length: int = self.block_length  # type: ignore[attr-defined]
-        eta: float | None = self.step_size  # type: ignore[attr-defined]
+        eta = self.step_size
         radius = self.play_radius
         state.position = segment.position
         squared = float(g @ g)
@@ -114,17 +113,17 @@ class _Blocks(Method):
         state.done += 1
         state.step_size = eta
         state.grad_norm = float(np.sqrt(squared))
-        if state.done < length:
+        if state.done < self.block_length:
             return False
-        mean = state.gradients / length
-        state.x = context.projected(state.points / length, 0.0)  # rounding must not leave the set
+        mean = state.gradients / self.block_length
+        state.x = context.projected(state.points / self.block_length, 0.0)  # rounding must not leave the set
         state.block_norm = float(np.sqrt(mean @ mean))
         state.restart()
         return True
 
     def _any_block(self, rng: np.random.Generator, max_iter: int) -> int:
         """Draw one of the blocks: after how many iterations its mean is where the run stands."""
-        length: int = self.block_length  # type: ignore[attr-defined]
+        length = self.block_length
         return min(max_iter, length * (1 + int(rng.random() * max(1, max_iter // length))))
 
     @classmethod
@@ -200,9 +199,8 @@ class O2NC(_Blocks, FirstOrder):
     name: ClassVar[str] = "o2nc"
 
     def __post_init__(self) -> None:
-        arguments.keep(self, delta=arguments.positive("delta", self.delta))
-        self._check_learner(self.block_length, self.step_size, self.learner)
-        self._check_source(self.delta)
+        self._check_source()
+        self._check_learner()
 
     @property
     def needs(self) -> Needs:
@@ -220,8 +218,7 @@ class O2NC(_Blocks, FirstOrder):
         if limit is not None and limit < 1:
             return None
         segment = self._travel(state, context, self._radius)
-        xi = None if context.sample is None else context.sample(context.rng, 1)
-        return Query(segment.z[None], xi, order=1, aux=segment)
+        return Query(segment.z[None], context.draw(1), order=1, aux=segment)
 
     def _tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         ended = usable(values) and self._learn(state, context, query.aux, values[0])
@@ -280,12 +277,10 @@ class ZOO2NC(_Blocks, ZerothOrder):
     name: ClassVar[str] = "zo-o2nc"
 
     def __post_init__(self) -> None:
-        self._check(self.delta, batch_size=self.batch_size)
-        self._check_learner(self.block_length, self.step_size, self.learner)
-        if self.rho is not None:
-            expected = f"a number between 0 and delta = {self.delta:g}"
-            arguments.keep(self, rho=arguments.number("rho", self.rho, expected, lambda v: 0 < v < self.delta))
-        arguments.keep(self, displacement=arguments.optional_positive("displacement", self.displacement))
+        self._check("batch_size")
+        self._check_learner()
+        check_rho(self)
+        arguments.check(self, arguments.optional_positive, "displacement")
 
     @property
     def needs(self) -> Needs:

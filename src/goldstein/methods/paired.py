@@ -9,7 +9,7 @@ import numpy as np
 
 from goldstein.methods.method import Context, Method, MethodState, Step
 from goldstein.oracle import Array, Query
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 SHARE = 200  # one part in so many of the budget judges a point
 MOST = 2000  # values at most
@@ -38,7 +38,7 @@ class CommonSamples(State):
 class PairedEvaluationState(MethodState):
     """State of `PairedEvaluation`: the samples, and their values once they are told."""
 
-    common: CommonSamples = None  # type: ignore[assignment]
+    common: CommonSamples = LATER
     values: Array | None = None
 
 

@@ -18,7 +18,7 @@ from goldstein.methods.paired import CommonSamples, PairedEvaluation, PairedEval
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import taken_as_noise
 from goldstein.oracle import Array, Oracle, Query
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 EARLY_SHARE = 0.05  # share of the budget after which the second method gives up if it is behind
 SHARE = 0.15  # what each gets, and again if the second leads
@@ -30,13 +30,12 @@ EVALUATE = 2  # `active` while `PairedEvaluation` runs
 class Arm(State):
     """One of the two."""
 
-    # x, value, candidates: where it stands, the lowest of its values, and what its last step offered as answers
-    x: Array
-    value: float = np.inf
+    x: Array  # where it stands
+    value: float = np.inf  # the lowest of its values
     state: Any = None  # its state as long as it is not active
-    used: int = 0  # used, nit: its evaluations and iterations
+    used: int = 0  # its evaluations
     nit: int = 0
-    candidates: Any = None
+    candidates: Any = None  # what its last step offered as answers
     values: Array | None = None  # its values on the common samples
 
 
@@ -44,19 +43,16 @@ class Arm(State):
 class PortfolioState(StagedState):
     """State of `Portfolio`; `inner` is the state of the active method."""
 
-    origin: Array = None  # type: ignore[assignment]
-    # active, previous: 0 and 1 are the methods, 2 is the paired evaluation; and which arm was active before that
-    active: int = 0
-    previous: int = 0
+    origin: Array = LATER
+    active: int = 0  # 0 and 1 are the methods, 2 is the paired evaluation
+    previous: int = 0  # which arm was active before that
     arms: Any = None
-    rounds: int = 1  # rounds, winner: how many shares each gets, and who has won; -1 as long as that is open
-    winner: int = -1
-    # the value of the first method when it had used a twentieth; NaN once the second was compared with it
-    early_value: float | None = None
-    common: CommonSamples | None = None
-    # next_check, rechecked: after how many evaluations the lowest point is asked for again, and the value there
-    next_check: float = np.inf
-    rechecked: float = np.nan
+    rounds: int = 1  # how many shares each gets
+    winner: int = -1  # who has won; -1 as long as that is open
+    early_value: float | None = None  # of the first method at a twentieth; NaN once the second was compared with it
+    common: CommonSamples = LATER
+    next_check: float = np.inf  # after how many evaluations the lowest point is asked for again
+    rechecked: float = np.nan  # its value
 
 
 @dataclass(frozen=True)
@@ -190,7 +186,6 @@ class Portfolio(Staged):
 
     def _evaluate(self, state: PortfolioState, context: Context, arm: int) -> None:
         """Evaluate where an arm stands on the common samples."""
-        assert state.common is not None
         self._start_evaluation(state, context, arm, state.arms[arm].x, state.common)
 
     def _start_evaluation(

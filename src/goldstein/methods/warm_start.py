@@ -55,7 +55,7 @@ class WarmStart(Staged):
         for phase in (self.first, self.second):
             if not isinstance(phase, Method):
                 raise TypeError(f"WarmStart takes two method objects, got {type(phase).__name__}.")
-        arguments.keep(self, iterations=arguments.optional_count("iterations", self.iterations))
+        arguments.check(self, arguments.optional_count, "iterations")
 
     @property
     def name(self) -> str:  # type: ignore[override]
