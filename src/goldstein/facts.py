@@ -78,7 +78,6 @@ class Facts(State):
         return tally
 
     def add(self, tally: Tally, *, diagnostic: bool = False) -> None:
-        """Count values."""
         self.nfev += tally.asked
         if diagnostic:
             self.nfev_diagnostic += tally.asked

@@ -65,7 +65,6 @@ class Origin:
         return replace(self, base=base, units=[self.units[k] for k in which.tolist()])
 
     def walk(self) -> Walk:
-        """Make the walks."""
         unit = _signed(np.concatenate([stream.numbers() for stream in self.units]))
         return walk(self.base.points(), unit, self.length, self.bounds)
 

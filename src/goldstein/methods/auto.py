@@ -120,7 +120,6 @@ class Auto(Staged):
         return state.method
 
     def _chosen(self, state: AutoState) -> Method:
-        """Return the method for a kind of function."""
         if state.kind == EXACT:
             return Portfolio(BFGS(state.radius), BlockCMA())
         if state.kind != REPLAYED:
@@ -171,7 +170,6 @@ class Auto(Staged):
         return step
 
     def _choose(self, state: AutoState, context: Context, kind: str, reason: str) -> None:
-        """Start the method for a kind."""
         small = _budget(state.x.size, context) < MIN_GRADIENTS * (state.x.size + 1)
         if kind == EXACT and small:
             kind = JUMPS

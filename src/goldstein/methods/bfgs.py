@@ -398,10 +398,8 @@ class BFGS(Method):
                 return self._accept(state, context)
         if search.accepted is not None and (search.trials >= MAX_TRIALS or search.low == search.most):
             return self._accept(state, context)
-        below_roundoff = t * -search.slope < context.facts.roundoff * abs(
-            state.fun
-        )  # a descent would be lost in rounding
-        if search.accepted is None and (below_roundoff or search.trials >= MAX_TRIALS):
+        lost = t * -search.slope < context.facts.roundoff * abs(state.fun)  # a descent would be lost in rounding
+        if search.accepted is None and (lost or search.trials >= MAX_TRIALS):
             return self._fail(state, context)
         twice = min(2 * search.low, search.most)
         search.t = twice if search.high == np.inf else (search.low + search.high) / 2  # line 8
@@ -432,9 +430,8 @@ class BFGS(Method):
             if state.inverse.is_identity:
                 state.length *= SHRINK
             state.inverse.reset(state.length)  # scaled by the gradient to come
-        self._start_gradient(
-            state, context, self._perturb(state, context, PERTURBATION * state.length / np.sqrt(state.point.size))
-        )
+        size = PERTURBATION * state.length / np.sqrt(state.point.size)
+        self._start_gradient(state, context, self._perturb(state, context, size))
         return 0
 
     def _restart(self, state: BFGSState, context: Context) -> int:

@@ -301,7 +301,6 @@ class BlockCMA(Method):
             state.average = state.mean
 
     def _rank(self, state: CMAState, context: Context, query: Query, scores: Array) -> Generation:
-        """Rank the points of a generation, and give them their weights."""
         d = state.x.size
         seeds = query.aux
         size = len(query) // seeds
@@ -450,15 +449,7 @@ class BlockCMA(Method):
 
 
 def share_weights(weights: Array, scores: Array) -> Array:
-    """Return the weight of each point, the lowest score first; equal scores share theirs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from goldstein.methods.cma import share_weights
-    >>> share_weights(np.array([0.6, 0.3, 0.1, 0.0]), np.array([5.0, 1.0, 1.0, 7.0]))
-    array([0.1 , 0.45, 0.45, 0.  ])
-    """
+    """Return the weight of each point, the lowest score first; equal scores share theirs."""
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     sums = np.add.reduceat(weights, np.cumsum(counts) - counts)
     return np.asarray((sums / counts)[place])

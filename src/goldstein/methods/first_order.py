@@ -49,7 +49,6 @@ class Sifted(State):
 
     @property
     def level(self) -> float:
-        """The mean of |F|."""
         return self.magnitude / max(self.n_estimates, 1.0)
 
     def rounding(self, d: int, roundoff: float) -> float:
@@ -257,5 +256,4 @@ class FirstOrder(Method):
 
     @staticmethod
     def _walk_length(h: float, d: int) -> float:
-        """Return how far a walk goes at most."""
         return FARTHEST * sqrt(d) * h

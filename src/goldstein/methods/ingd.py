@@ -119,7 +119,6 @@ class Certifying(FirstOrder):
         return self._begin(x)
 
     def _begin(self, x: Array) -> CertifyingState:
-        """Return the state at the start point."""
         return CertifyingState(x)
 
     def _ask(self, state: Any, context: Context, limit: int | None) -> Query | None:

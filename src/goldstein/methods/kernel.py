@@ -103,7 +103,6 @@ class CompiledKernel(Kernel):
         raise NotImplementedError
 
     def make_step(self, state: Any, completed: int) -> Step:
-        """Return what the iterations just done say."""
         step: Step = self.method._make_step(state, None, completed)
         return step
 
@@ -122,12 +121,9 @@ class CompiledKernel(Kernel):
             return ChunkResult(self.make_step(state, 0), Tally())
         tally = new_tally()
         if isinstance(self.rule, Calibrated):
-            tally["calibrated"] = 1
-            tally["mean"] = state.rule.mean
-            tally["sum"] = state.rule.total
-            tally["count"] = state.rule.count
-            tally["span"] = self.rule.span
-            tally["eta"] = state.step_size
+            travel = state.rule
+            numbers = {"mean": travel.mean, "sum": travel.total, "count": travel.count}
+            tally = new_tally(calibrated=1, span=self.rule.span, eta=state.step_size, **numbers)
         steps = self._steps(state, context, used)
         state.x = state.x.copy()
         with locate(state):
@@ -177,7 +173,6 @@ class CompiledKernel(Kernel):
         return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
 
     def write_back(self, state: Any, steps: Array, tally: Any) -> None:
-        """Write what the machine code has measured into the state."""
         if isinstance(self.rule, Calibrated):
             state.rule.mean = float(tally["mean"])
             state.rule.total = float(tally["sum"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class O2NCState(SmoothedState, FirstOrderState):
     block_norm: float = np.nan  # of the mean gradient of the last block: bounds dist(0, ∂_δ f(x)), up to noise
 
     def restart(self) -> None:
-        """Begin a block."""
         self.displacement = np.zeros_like(self.x)
         self.points = np.zeros_like(self.x)
         self.gradients = np.zeros_like(self.x)
@@ -57,7 +56,6 @@ class O2NCState(SmoothedState, FirstOrderState):
         self.squares = 0.0
 
     def note(self) -> dict[str, str]:
-        """Say what the last block has shown."""
         if np.isnan(self.block_norm):
             return {"block": "No block was finished; the answer is the start."}
         return {"block": f"The mean gradient of the last block has norm {self.block_norm:.3g}."}
@@ -131,7 +129,7 @@ class _Blocks(Method):
         return super()._complete(options) and not _lacks_step(options)
 
     @classmethod
-    def _with_blocks(cls, scale: Scale, settings: dict[str, Any], steps: int, G: float) -> Any:
+    def _with_blocks(cls, scale: Scale, settings: dict[str, Any], steps: int, G: float) -> Self:
         """Return the method with a block length M, and a step for "ogd".
 
         All blocks together can travel (steps / M)·δ, which must be a few R.
@@ -208,7 +206,6 @@ class O2NC(_Blocks, FirstOrder):
 
     @property
     def play_radius(self) -> float:
-        """D, the radius of the learner's ball."""
         return (self.delta - self._radius) / self.block_length
 
     def _init(self, x: Array, context: Context) -> O2NCState:
@@ -229,8 +226,7 @@ class O2NC(_Blocks, FirstOrder):
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> O2NC:
         delta = max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0))
         steps = cls._affordable(scale, options)
-        planned: O2NC = cls._with_blocks(scale, {"delta": delta, **options}, steps, scale.gradient)
-        return planned
+        return cls._with_blocks(scale, {"delta": delta, **options}, steps, scale.gradient)
 
 
 @dataclass(frozen=True)
@@ -292,7 +288,6 @@ class ZOO2NC(_Blocks, ZerothOrder):
 
     @property
     def play_radius(self) -> float:
-        """D, the radius of the learner's ball."""
         return self.displacement or (self.delta - self._radius) / self.block_length
 
     def init(self, x: Array, context: Context) -> O2NCState:
@@ -320,8 +315,7 @@ class ZOO2NC(_Blocks, ZerothOrder):
         delta = max(0.1 * scale.radius, scale.floor, 2 * (options.get("rho") or 0.0))
         settings = {"delta": delta, "batch_size": 1, **options}
         steps = max(1, scale.evals // (2 * settings["batch_size"]))
-        planned: ZOO2NC = cls._with_blocks(scale, settings, steps, scale.estimate)
-        return planned
+        return cls._with_blocks(scale, settings, steps, scale.estimate)
 
     def kernel(self, oracle: Oracle) -> Kernel:
         self._check_compilable()

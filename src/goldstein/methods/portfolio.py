@@ -113,14 +113,12 @@ class Portfolio(Staged):
         return step
 
     def _summary(self, state: PortfolioState) -> str:
-        """Return who found the lowest point."""
         one, other = state.arms
         leader = self.second if other.value < one.value else self.first
         used = f"evaluations: {self.first.name} {one.used}, {self.second.name} {other.used}"
         return f"The lowest point is that of {leader.name} ({used})."
 
     def _arm_step(self, state: PortfolioState, context: Context, step: Step) -> None:
-        """Take a step of an arm, and decide which is next."""
         arm = state.arms[state.active]
         arm.used = context.nfev - state.evals_before
         arm.nit = state.nit - state.nit_before
@@ -136,7 +134,6 @@ class Portfolio(Staged):
             self._recheck(state, context)
 
     def _schedule(self, state: PortfolioState, context: Context, arm: Arm) -> None:
-        """Decide whether the active arm continues."""
         budget = self._budget(state.x.size, context)
         one, other = state.arms
         looking = not context.noisy and arm.used >= EARLY_SHARE * budget
@@ -153,7 +150,7 @@ class Portfolio(Staged):
             self._activate(state, context, 1)
         elif context.noisy:
             state.common = CommonSamples.draw(context, budget)
-            self._evaluate(state, context, 0)
+            self._evaluate(state, context, 0, one.x, state.common)
         elif other.value >= one.value:
             self._decide(state, context, 0)
         elif state.rounds == 1:
@@ -180,30 +177,23 @@ class Portfolio(Staged):
         arm.state = None
 
     def _save_arm(self, state: PortfolioState) -> None:
-        """Keep the state of the active arm."""
         if state.inner is not None and state.active != EVALUATE:
             state.arms[state.active].state = state.inner
 
-    def _evaluate(self, state: PortfolioState, context: Context, arm: int) -> None:
-        """Evaluate where an arm stands on the common samples."""
-        self._start_evaluation(state, context, arm, state.arms[arm].x, state.common)
-
-    def _start_evaluation(
-        self, state: PortfolioState, context: Context, previous: int, x: Array, common: CommonSamples
-    ) -> None:
+    def _evaluate(self, state: PortfolioState, context: Context, arm: int, x: Array, common: CommonSamples) -> None:
+        """Evaluate x on common samples; `arm` stands there, or continues then."""
         self._save_arm(state)
         state.active = EVALUATE
-        state.previous = previous
+        state.previous = arm
         state.evals_before = context.nfev
         state.nit_before = state.nit
         state.inner = PairedEvaluationState(x, common=common)
 
     def _recheck(self, state: PortfolioState, context: Context) -> None:
-        """Ask for the lowest point again."""
         lowest = context.facts.incumbent
         if lowest.x is not None:
             state.rechecked = lowest.fun
-            self._start_evaluation(state, context, state.active, lowest.x, CommonSamples(1))
+            self._evaluate(state, context, state.active, lowest.x, CommonSamples(1))
 
     def _evaluated(self, state: PortfolioState, context: Context, step: Step) -> None:
         values = state.inner.values
@@ -215,7 +205,7 @@ class Portfolio(Staged):
         one, other = state.arms
         state.arms[state.previous].values = values
         if state.previous == 0:
-            self._evaluate(state, context, 1)
+            self._evaluate(state, context, 1, other.x, state.common)
             return
         mean, _ = paired_difference(other.values, one.values)
         self._decide(state, context, 1 if mean < 0 else 0)

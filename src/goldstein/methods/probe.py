@@ -60,7 +60,6 @@ class Probe(State):
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to ask."""
         return self.done >= self.rounds + (self.repeats > 0)
 
     @property
@@ -113,7 +112,6 @@ class Probe(State):
         return Query(context.all_projected(points), repeated(xi, 3), recipe=recipe)
 
     def tell(self, context: Context, query: Query, values: Array) -> None:
-        """Take the answer."""
         radius = self.radius
         self.done += 1
         if self.repeats and self.done == 1:

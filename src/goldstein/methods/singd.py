@@ -202,7 +202,7 @@ class PSINGD(SINGD):
     -----
     The text of Tian, Zhou and So, with their exact algorithm and constants, was not available. This is a
     reconstruction: the perturbation that Davis et al. (2022) give for the deterministic method, of which they say
-    that it applies to the stochastic one in the same way and at the same cost. Parameters as in `SINGD`.
+    that it applies to the stochastic one in the same way and at the same cost.
 
     References
     ----------

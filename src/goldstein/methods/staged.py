@@ -63,7 +63,6 @@ class Staged(Method):
         return step
 
     def _enter(self, state: StagedState, context: Context, x: Array, average: Average | None = None) -> None:
-        """Begin the next stage at x."""
         state.stage += 1
         state.evals_before = context.nfev
         state.nit_before = state.nit

@@ -117,7 +117,6 @@ class Survey(State):
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to ask."""
         return self.step is None
 
     @property
@@ -135,7 +134,6 @@ class Survey(State):
         return query
 
     def tell(self, context: Context, query: Query, values: Array) -> None:
-        """Take the answer, and decide what to ask next."""
         values = np.where(np.isfinite(values), values, np.nan)
         self.level = max(self.level, float(np.nanmax(np.abs(values), initial=0.0)))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -146,7 +144,6 @@ class Survey(State):
         return CLEAR * context.facts.roundoff * self.level
 
     def decide(self, kind: str, reason: str) -> None:
-        """End with this kind."""
         self.verdict.kind = kind
         self.verdict.reason = reason
         self.step = None
@@ -193,7 +190,6 @@ class Survey(State):
             self.step = Walks(Pairs(w, samples, self.pairs.centre), max(STRIDE, self.radius) * self.length)
 
     def look_for_scale(self) -> None:
-        """No jumps: look for the length scale."""
         usual = EXACT if self.pairs.samples is None else REPLAYED
         reason = "no jumps found" if self.n_walks else "the budget is too small to look for jumps"
         if self.on_kink:
@@ -382,7 +378,6 @@ class Walks(State):
             self.judge(survey, int((heights > np.maximum(KEPT * self.heights, rounding)).sum()))
 
     def judge(self, survey: Survey, votes: int) -> None:
-        """Say whether F jumps."""
         reason = f"{votes} of {self.changing} walks found a jump"
         if survey.uneven:
             votes += 1

@@ -77,7 +77,6 @@ class TwoPointState(SmoothedState):
 
     @property
     def delta(self) -> float:
-        """The smoothing radius at this moment."""
         return min(max(SMOOTH * self.radius, self.floor), self.most)
 
 
@@ -260,7 +259,6 @@ class TwoPoint(Method):
             self._describe(state)
 
     def _describe(self, state: TwoPointState) -> None:
-        """Say what was chosen."""
         leaves = f"Queries may leave the allowed set by delta = {state.delta:.3g}. " if state.leaves else ""
         state.note = (
             f"{leaves}two-point ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay "

@@ -79,7 +79,6 @@ class WarmStart(Staged):
         )
 
     def _any_of_the_second(self, rng: np.random.Generator, max_iter: int) -> int:
-        """Draw one of the second phase's answers."""
         first = min(self.iterations or max_iter // 2, max_iter - 1)
         later = self.second.needs.random_stop
         assert later is not None
@@ -98,15 +97,14 @@ class WarmStart(Staged):
     def _stage_context(self, state: StagedState, context: Context) -> Context:
         if state.stage == 2:
             return self._remaining(state, context)
-        evals = context.max_evals
-        iterations = context.max_iter
         if self.iterations is not None:
             return replace(context, max_iter=self.iterations)
-        return replace(
-            context,
-            max_evals=None if evals is None else evals // 2,
-            max_iter=None if iterations is None else iterations // 2,
-        )
+        stage = replace(context)
+        if stage.max_evals is not None:
+            stage.max_evals //= 2
+        if stage.max_iter is not None:
+            stage.max_iter //= 2
+        return stage
 
     def _advance(self, state: StagedState, context: Context, step: Step) -> Step:
         if state.stage == 2:

@@ -51,7 +51,6 @@ class Reading:
 
     @property
     def empty(self) -> bool:
-        """Whether every direction failed."""
         return not self.usable.any()
 
     def estimate(self, block: int = 0) -> Array:
@@ -124,7 +123,6 @@ class ZerothOrder(Method):
 
     @property
     def _radius(self) -> float:
-        """The smoothing radius of the estimates."""
         delta: float = self.delta  # type: ignore[attr-defined]
         return delta
 
