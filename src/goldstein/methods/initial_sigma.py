@@ -49,9 +49,7 @@ class InitialSigma(State):
     @classmethod
     def plan(cls, context: Context, budget: int | None) -> InitialSigma:
         """Return levels that spend about 8 % of the budget; `pairs` is 0 when that is too little."""
-        boxed = False
-        if isinstance(context.project, Box):
-            boxed = bool(np.isfinite(widths(context.project)).all())
+        boxed = isinstance(context.project, Box) and bool(np.isfinite(widths(context.project)).all())
         lowest = DEEPEST + IN_A_BOX if boxed else DEEPEST
         highest = -1 if boxed else HIGHEST
         fallback = -1 + IN_A_BOX if boxed else -1
