@@ -19,10 +19,7 @@ inlined = njit(inline="always", error_model="numpy")
 
 
 def evaluate(F, args, i, x, top, reached, count, point, values):
-    """Write F at x with its first `reached` coordinates taken from `top`, for `count` numbers of them, into `values`.
-
-    `point` is the query, written anew for each.
-    """
+    """Write F at x, its first `reached` coordinates from `top`, into `values`, `count` times; `point` is the query."""
     raise NotImplementedError
 
 
@@ -142,10 +139,7 @@ def select(m, rounding, tolerance, level, inner, closed, n_closed):
 
 @njit
 def close_small(affordable, opened, inner, closed, n_closed):
-    """Keep the `affordable` of the open intervals whose ends differ most, the first among equals; close the others.
-
-    Return how many are closed then.
-    """
+    """Close the open intervals but the `affordable` whose ends differ most, the first among equals; count them."""
     order = np.argsort(-np.abs(inner.right[:opened] - inner.left[:opened]), kind="mergesort")
     keep = np.zeros(opened, np.bool_)
     keep[order[:affordable]] = True

@@ -33,10 +33,7 @@ AT_ONCE = 2**22  # numbers in one query, so that a level of many coordinates doe
 
 
 def draw_units(rng: np.random.Generator, k: int, d: int) -> tuple[Array, Stream | None]:
-    """Draw k × d steps ±U(½, 3/2) with random signs, by which two effects cancel with probability zero.
-
-    Return also from where in the stream, if they are many.
-    """
+    """Draw k × d steps ±U(½, 3/2): two effects cancel with probability 0. Return also from where, if many."""
     u, stream = draw_rows(UNIFORM, rng, k, d)
     return _signed(u), stream
 

@@ -91,10 +91,7 @@ class InitialSigma(State):
         return Query(context.all_projected(points), repeated(samples, 2 * len(sigmas)), aux=(z, samples))
 
     def tell(self, context: Context, query: Query, values: Array) -> float | None:
-        """Take the answer; return σ, or None when a higher level is asked for.
-
-        Without noise nothing but the order of the values counts.
-        """
+        """Take the answer; return σ, or None when a higher level is asked for."""
         self.z, self.samples = query.aux
         new = np.where(np.isfinite(values), values, np.nan).reshape(-1, 2, self.pairs)
         self.values = new if self.values is None else np.concatenate([self.values, new])
@@ -102,7 +99,7 @@ class InitialSigma(State):
             return self.default
         with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
             scores = np.where(np.isnan(self.values), np.nanmax(self.values), self.values)  # failures come last
-            if not context.noisy:
+            if not context.noisy:  # nothing but the order of the values counts
                 return self._choose_paired(_ranks(scores))
             return self._choose_fresh(scores) if context.sample is None else self._choose_paired(scores)
 

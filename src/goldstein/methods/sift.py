@@ -263,10 +263,7 @@ class Sift(Method):
         return Batch(sift.Sift.of(walk, samples, tolerance, cap, context.facts.roundoff), units, streams, order, place)
 
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
-        """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
-
-        Return also from where each was drawn, if they are many.
-        """
+        """Return steps in units of h, drawn anew but for components that were flat; and from where, if many."""
         size = self._batch(context)
         d = state.x.size
         resample = np.ones(size, np.bool_)
