@@ -129,7 +129,7 @@ def test_a_function_that_always_fails_ends_the_run_early(method, bare):
     assert res.status is Status.FAILING
     assert not res.success
     assert res.nfev == fun.calls == res.nfail < 500
-    assert "100.0% of the evaluations failed" in res.message
+    assert f"All {res.nfev} evaluations failed." in res.message
     assert (res.x == X0).all()
     assert np.isnan(res.fun)
 
