@@ -79,6 +79,11 @@ def keep(settings: Any, **values: Any) -> None:
         object.__setattr__(settings, name, value)
 
 
+def check(settings: Any, function: Callable[..., Any], *names: str, **more: Any) -> None:
+    """Check these fields of a frozen dataclass by a function of this module, and store what it returns."""
+    keep(settings, **{name: function(name, getattr(settings, name), **more) for name in names})
+
+
 def number(name: str, value: Any, expected: str = "a number", fits: Callable[[float], bool] = lambda x: True) -> float:
     """Return a number that is not NaN and that `fits`."""
     value = _unpacked(value)

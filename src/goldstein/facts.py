@@ -78,7 +78,6 @@ class Facts(State):
         return tally
 
     def add(self, tally: Tally, *, diagnostic: bool = False) -> None:
-        """Count values."""
         self.nfev += tally.asked
         if diagnostic:
             self.nfev_diagnostic += tally.asked
@@ -146,10 +145,7 @@ class Facts(State):
 
 
 def differ(first: Any, second: Any, roundoff: float = DOUBLE, level: float = 0.0) -> Any:
-    """Return where two values at the same point differ by more than rounding; `level` is the size of F where it began.
-
-    Values that failed do not differ.
-    """
+    """Return where two values at one point differ by more than rounding, none failed; `level`: |F| where it began."""
     with np.errstate(over="ignore", invalid="ignore"):
         size = np.maximum(np.maximum(np.abs(first), np.abs(second)), level)
         return np.abs(first - second) > SAME * roundoff * size

@@ -28,13 +28,15 @@ class Projection(Protocol):
 
     def holds(self, margin: float) -> bool:
         """Whether every point of the shrunk set really lies `margin` inside."""
+        return margin == 0
 
     def scaled(self, scale: Array) -> Projection:
         """Return the same set in the coordinates x / scale."""
+        return _Callable(self, scale)
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class Box(Projection):
     """The box lower ≤ x ≤ upper; infinite sides allowed.
 
     Where a side is narrower than twice the margin, the iterate stays at its middle and x ± δw may leave the box;
@@ -125,7 +127,7 @@ def linf_ball(
 
 
 @dataclass(frozen=True, eq=False)
-class L2Ball:
+class L2Ball(Projection):
     """The points within `radius` of `center` in Euclidean distance.
 
     Parameters
@@ -152,12 +154,9 @@ class L2Ball:
     def holds(self, margin: float) -> bool:
         return self.radius >= margin
 
-    def scaled(self, scale: Array) -> Projection:
-        return _Callable(self, scale)
-
 
 @dataclass(frozen=True, eq=False)
-class Simplex:
+class Simplex(Projection):
     """The points with x ≥ 0 and Σx = total; it has no inside, so x ± δw leaves it by δ.
 
     Parameters
@@ -176,15 +175,9 @@ class Simplex:
         excess = (np.cumsum(ordered) - self.total) / np.arange(1, x.size + 1)
         return np.asarray(np.maximum(x - excess[np.nonzero(ordered > excess)[0][-1]], 0.0))
 
-    def holds(self, margin: float) -> bool:
-        return margin == 0
-
-    def scaled(self, scale: Array) -> Projection:
-        return _Callable(self, scale)
-
 
 @dataclass(frozen=True, eq=False)
-class Knapsack:
+class Knapsack(Projection):
     """The points with x ≥ 0 and weights·x ≤ total.
 
     Where the margin does not fit, the iterate stays at the point that keeps the largest one that does.
@@ -242,7 +235,7 @@ def _knapsack(x: Array, weights: Array, total: float) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Callable:
+class _Callable(Projection):
     """A user's own projection x -> x, with x / scale as coordinates."""
 
     project: Callable[[Array], Any]
@@ -256,9 +249,6 @@ class _Callable:
         if not np.isfinite(out).all() and np.isfinite(x).all():
             raise ValueError(f"projection returned {arguments.shown(out)} for a finite point.")
         return out if self.scale is None else out / self.scale
-
-    def holds(self, margin: float) -> bool:
-        return margin == 0
 
     def scaled(self, scale: Array) -> Projection:
         return _Callable(self.project, scale)

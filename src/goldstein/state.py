@@ -16,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+LATER: Any = None
+"""The default of a field that is set before it is read."""
+
 MADE_AGAIN = {"packed": False}
 """The metadata of a field that is left out when a state is packed, and has its default when it is unpacked."""
 

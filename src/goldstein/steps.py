@@ -58,7 +58,7 @@ class Schedule(StepRule):
     step_size: float
 
     def __post_init__(self) -> None:
-        arguments.keep(self, step_size=arguments.positive("step_size", self.step_size))
+        arguments.check(self, arguments.positive, "step_size")
 
     @abstractmethod
     def at(self, nit: Clock, progress: Clock | None) -> Clock:
@@ -105,7 +105,7 @@ class LinearDecay(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        arguments.keep(self, iterations=arguments.optional_count("iterations", self.iterations))
+        arguments.check(self, arguments.optional_count, "iterations")
 
     def at(self, nit: Clock, progress: Clock | None) -> Clock:
         if self.iterations is not None:
@@ -164,13 +164,10 @@ class HalveOnPlateau(StepRule):
     minimum: float = 0.0
 
     def __post_init__(self) -> None:
-        arguments.keep(
-            self,
-            step_size=arguments.positive("step_size", self.step_size),
-            patience=arguments.count("patience", self.patience),
-            factor=arguments.share("factor", self.factor),
-            minimum=arguments.not_negative("minimum", self.minimum),
-        )
+        arguments.check(self, arguments.positive, "step_size")
+        arguments.check(self, arguments.count, "patience")
+        arguments.check(self, arguments.share, "factor")
+        arguments.check(self, arguments.not_negative, "minimum")
 
     def init(self) -> Plateau:
         return Plateau(self.step_size)
@@ -219,12 +216,8 @@ class Calibrated(StepRule):
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        arguments.keep(
-            self,
-            radius=arguments.positive("radius", self.radius),
-            iterations=arguments.count("iterations", self.iterations),
-            power=arguments.positive("power", self.power),
-        )
+        arguments.check(self, arguments.positive, "radius", "power")
+        arguments.check(self, arguments.count, "iterations")
 
     @property
     def span(self) -> float:

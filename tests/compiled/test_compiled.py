@@ -10,7 +10,7 @@ from numba import njit
 from scipy import sparse
 
 import goldstein as gs
-from goldstein.methods.method import Context, Run, Unsupported
+from goldstein.methods.method import Chunk, Context, Run, Unsupported
 from goldstein.problems import capped_l1_svm
 
 DELTA = 1e-3
@@ -153,7 +153,7 @@ def test_on_a9a_shaped_data_every_chunk_of_a_hundred_steps_agrees_to_1e_9(method
         state, context = _copied(shared)
         while (left := shared.nit + 100 - state.nit) > 0:
             planned = kernel.plan(state, context, None, np.inf, left)
-            bulk = kernel.run(state, context, planned, None, None, lambda: False)
+            bulk = kernel.run(state, context, Chunk(planned, None, None, lambda: False))
         for _ in range(100):
             query = shared.ask()
             shared.tell(query, svm.oracle.evaluate(query).values)

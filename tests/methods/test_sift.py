@@ -20,6 +20,11 @@ from goldstein.testing import check_method
 from studies.problems import capped_ridge, l1
 
 
+def units(rng, k, d):
+    """Draw the steps of k walks."""
+    return sift.draw_units(rng, k, d)[0]
+
+
 def sifted(F, walk, **settings):
     """Sift to the end; F takes points and the number of the walk of each. Return the bisection and the values asked."""
     bisection = sift.Sift.of(walk, np.arange(len(walk.top)), **settings)
@@ -79,7 +84,7 @@ def components(draw):
 def test_the_bisection_of_a_batch_is_the_walk_done_slowly_to_the_last_bit(case):
     a, b, c, x, rng = case
     k, d = a.shape
-    walk = sift.walk(x[None], sift.units(rng, k, d), 1e-4)
+    walk = sift.walk(x[None], units(rng, k, d), 1e-4)
 
     def F(X, i):  # sums one after the other, so that a batch and a single row round alike
         return np.maximum(np.add.accumulate(a[i] * X, axis=1)[:, -1], c[i]) + np.add.accumulate(b[i] * X, axis=1)[:, -1]
@@ -103,7 +108,7 @@ def test_cost_and_exactness_on_linear_pieces(case):
         return np.maximum((a[i] * (X - x)).sum(axis=1), away[i]) + (b[i] * X).sum(axis=1)
 
     truth = np.where(on[:, None], a, 0.0) + b
-    found = sifted(F, sift.walk(x[None], sift.units(rng, k, d), 1e-3))
+    found = sifted(F, sift.walk(x[None], units(rng, k, d), 1e-3))
     np.testing.assert_allclose(found.gradients(), truth, atol=1e-9)
     for i in range(k):
         active = int((truth[i] != 0).sum())
@@ -123,7 +128,7 @@ def test_the_sparse_bound_is_attained(s):
 
 def test_a_level_that_is_too_large_for_a_query_comes_in_parts(monkeypatch):
     a = np.random.default_rng(0).normal(size=(3, 50))
-    walk = sift.walk(np.ones((1, 50)), sift.units(np.random.default_rng(1), 3, 50), 1e-3)
+    walk = sift.walk(np.ones((1, 50)), units(np.random.default_rng(1), 3, 50), 1e-3)
 
     def F(X, i):
         return np.add.accumulate(a[i] * X, axis=1)[:, -1]
@@ -144,7 +149,7 @@ def test_a_tolerance_closes_intervals_and_the_random_signs_keep_the_mean():
     rng = np.random.default_rng(0)
     a = np.full(d, 1e-3)
     a[17] = 1.0
-    walk = sift.walk(np.zeros((1, d)), sift.units(rng, k, d), h)
+    walk = sift.walk(np.zeros((1, d)), units(rng, k, d), h)
     closed = sifted(lambda X, i: X @ a, walk, tolerance=0.1 * h)
     assert closed.n_values.mean() < 12
     assert sifted(lambda X, i: X @ a, walk).n_values.mean() == d + 1
@@ -160,7 +165,7 @@ def test_a_tolerance_closes_intervals_and_the_random_signs_keep_the_mean():
 def test_a_cap_is_kept_and_what_is_left_keeps_the_random_sign_estimate(d, cap, seed):
     rng = np.random.default_rng(seed)
     a = rng.normal(size=(4, d))
-    walk = sift.walk(np.zeros((1, d)), sift.units(rng, 4, d), 1.0)
+    walk = sift.walk(np.zeros((1, d)), units(rng, 4, d), 1.0)
     found = sifted(lambda X, i: (a[i] * X).sum(axis=1), walk, max_evals_per_sample=cap)
     assert (found.n_values <= cap).all()
     assert (found.n_values == min(cap, d + 1)).all()
@@ -210,7 +215,7 @@ def test_a_walk_stays_in_its_box_and_what_it_could_not_choose_is_opened(d, seed,
     upper = lower + np.where(rng.random(d) < 0.2, 0.0, rng.exponential(size=d))
     at = rng.choice([0.0, 1.0, 0.5], size=d)
     y = np.clip(lower + at * (upper - lower), lower, upper)
-    walk = sift.walk(y[None], sift.units(rng, 3, d), length, (lower, upper))
+    walk = sift.walk(y[None], units(rng, 3, d), length, (lower, upper))
     free = lower < upper
     np.testing.assert_array_equal(walk.coordinates, np.flatnonzero(free))
     assert (walk.top >= lower).all()
@@ -237,7 +242,7 @@ def test_a_walk_stays_in_its_box_and_what_it_could_not_choose_is_opened(d, seed,
 
 def test_a_step_that_would_be_lost_in_rounding_is_made_longer():
     y = np.array([[1e20, 1.0, -1e300]])
-    walk = sift.walk(y, sift.units(np.random.default_rng(0), 50, 3), 1e-10)
+    walk = sift.walk(y, units(np.random.default_rng(0), 50, 3), 1e-10)
     assert (walk.top != y).all()
 
 
@@ -252,7 +257,7 @@ def test_with_rho_the_estimate_is_that_of_the_smoothed_gradient(problem):
     rng = np.random.default_rng(7)
     x = problem.x0 + rng.normal(scale=0.2, size=d)
     y = x + rho * gs.smoothing.ball(rng, k, d)
-    found = sifted(lambda X, i: problem.oracle.fun(X), sift.walk(y, sift.units(rng, k, d), 1e-7))
+    found = sifted(lambda X, i: problem.oracle.fun(X), sift.walk(y, units(rng, k, d), 1e-7))
     g = found.gradients()
     truth = problem.smoothed_gradient(x, rho)
     error = g.std(axis=0) / np.sqrt(k)
@@ -268,7 +273,7 @@ def test_the_tolerance_of_the_method_adds_little_to_the_second_moment():
     scale = np.linalg.norm(a)
     rng = np.random.default_rng(0)
     tolerance = gs.Sift(1.0)._tolerance(d) * h * scale
-    found = sifted(lambda X, i: X @ a, sift.walk(np.zeros((1, d)), sift.units(rng, k, d), h), tolerance=tolerance)
+    found = sifted(lambda X, i: X @ a, sift.walk(np.zeros((1, d)), units(rng, k, d), h), tolerance=tolerance)
     assert (found.n_values < d).all()
     assert (found.gradients() ** 2).sum(axis=1).mean() <= 1.1 * scale**2
 

@@ -90,7 +90,7 @@ class SignAveraging(ZerothOrder):
     name: ClassVar[str] = "sign averaging"
 
     def __post_init__(self) -> None:
-        self._check(self.delta, batch_size=self.batch_size, search=self.search, group=self.group)
+        self._check("batch_size", "search", "group")
 
     @property
     def needs(self) -> Needs:

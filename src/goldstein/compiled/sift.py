@@ -19,10 +19,7 @@ inlined = njit(inline="always", error_model="numpy")
 
 
 def evaluate(F, args, i, x, top, reached, count, point, values):
-    """Write F at x with its first `reached` coordinates taken from `top`, for `count` numbers of them, into `values`.
-
-    `point` is the query, written anew for each.
-    """
+    """Write F at x, its first `reached` coordinates from `top`, into `values`, `count` times; `point` is the query."""
     raise NotImplementedError
 
 
@@ -142,10 +139,7 @@ def select(m, rounding, tolerance, level, inner, closed, n_closed):
 
 @njit
 def close_small(affordable, opened, inner, closed, n_closed):
-    """Keep the `affordable` of the open intervals whose ends differ most, the first among equals; close the others.
-
-    Return how many are closed then.
-    """
+    """Close the open intervals but the `affordable` whose ends differ most, the first among equals; count them."""
     order = np.argsort(-np.abs(inner.right[:opened] - inner.left[:opened]), kind="mergesort")
     keep = np.zeros(opened, np.bool_)
     keep[order[:affordable]] = True
@@ -294,38 +288,16 @@ def clear(batch):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sift(
-    F,
-    args,
-    rng,
-    n,
-    x,
-    mean,
-    count,
-    iterations,
-    max_cost,
-    max_evals_per_sample,
-    soft,
-    limit,
-    origin,
-    squares,
-    g,
-    units,
-    resample,
-    order,
-    nfev,
-    settings,
-    state,
-    batch,
-    tally,
-):
+def sift(F, args, rng, n, x, mean, count, limits, arrays, nfev, settings, state, batch, tally):
     """Do `iterations` iterations, or fewer; return how many, and how many values they took.
 
     They end as soon as `soft` values are made, and before `limit` could be exceeded.
 
     It draws in the order of the plain path: the random order of the components when the last one is exhausted, then
-    the steps of the walks that are not used again. Changes x, mean, the arrays after `limit`, and the records in place.
+    the steps of the walks that are not used again. Changes x, mean, the arrays and the records in place.
     """
+    iterations, max_cost, max_evals_per_sample, soft, limit = limits
+    origin, squares, g, units, resample, order = arrays
     d = x.size
     b = resample.size
     top, step, point, row, total = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)

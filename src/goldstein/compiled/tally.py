@@ -36,9 +36,9 @@ def new_record(dtype: np.dtype[Any], **fields: Any) -> Any:
     return record
 
 
-def new_tally() -> Any:
-    """Return the tally of a chunk before its first value."""
-    return new_record(TALLY, lowest=np.inf, value=np.nan, grad_norm=-1.0)
+def new_tally(**fields: Any) -> Any:
+    """Return the tally of a chunk before its first value, with these fields."""
+    return new_record(TALLY, lowest=np.inf, value=np.nan, grad_norm=-1.0, **fields)
 
 
 def record_of(dtype: np.dtype[Any], state: Any) -> Any:

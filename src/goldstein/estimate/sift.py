@@ -32,13 +32,8 @@ NEXT = 1e-15  # the least step of a coordinate, in parts of it: a few floating p
 AT_ONCE = 2**22  # numbers in one query, so that a level of many coordinates does not fill the memory
 
 
-def units(rng: np.random.Generator, k: int, d: int) -> Array:
-    """Draw k × d steps ±U(½, 3/2) with random signs, by which two effects cancel with probability zero."""
-    return draw_units(rng, k, d)[0]
-
-
 def draw_units(rng: np.random.Generator, k: int, d: int) -> tuple[Array, Stream | None]:
-    """Draw as `units` does; return also from where in the stream, if they are many."""
+    """Draw k × d steps ±U(½, 3/2): two effects cancel with probability 0. Return also from where, if many."""
     u, stream = draw_rows(UNIFORM, rng, k, d)
     return _signed(u), stream
 
@@ -67,7 +62,6 @@ class Origin:
         return replace(self, base=base, units=[self.units[k] for k in which.tolist()])
 
     def walk(self) -> Walk:
-        """Make the walks."""
         unit = _signed(np.concatenate([stream.numbers() for stream in self.units]))
         return walk(self.base.points(), unit, self.length, self.bounds)
 
@@ -98,11 +92,8 @@ class Walk(State):
     base: Array  # base, top: shape (1, d) or (k, d): y, one row if it is the same for all walks, and y + h
     top: Array
     coordinates: Whole  # shape (m,): the coordinates that a walk goes along, in its order; the others are fixed
-    # shape (k, m + 1): how many of the coordinates before each had no choice of the sign of h_j; None: all had
-    # one
-    forced: Whole | None = None
-    # what they were made from, if they are long
-    origin: Origin | None = field(default=None, metadata=MADE_AGAIN)
+    forced: Whole | None = None  # shape (k, m + 1): how many coordinates before each had no choice of the sign of h_j
+    origin: Origin | None = field(default=None, metadata=MADE_AGAIN)  # what they were made from, if they are long
 
     def steps(self) -> Array:
         """Return h, as it is after rounding, in the order of the walk; shape (k, m)."""
@@ -165,14 +156,13 @@ class Sift(State):
     failed: Mask  # shape (k,): walks on which a value failed; nothing more is asked of them
     below_roundoff: Mask  # shape (k,): walks whose ends differ, but by no more than rounding
     steps: Array  # shape (k, m): h, in the order of the walk
-    # row, low, high, left, right: shape (intervals,): the open intervals: of which walk, from where to where, and
-    # v there
-    row: Whole
-    low: Whole
-    high: Whole
-    left: Array
-    right: Array
-    answers: Array  # values of the present level that were told already
+    # the open intervals, shape (intervals,): of which walk, from where to where, and v there
+    row: Whole = field(default_factory=lambda: np.empty(0, np.int64))
+    low: Whole = field(default_factory=lambda: np.empty(0, np.int64))
+    high: Whole = field(default_factory=lambda: np.empty(0, np.int64))
+    left: Array = field(default_factory=lambda: np.empty(0))
+    right: Array = field(default_factory=lambda: np.empty(0))
+    answers: Array = field(default_factory=lambda: np.empty(0))  # values of the present level that were told already
     started: bool = False
 
     @classmethod
@@ -188,8 +178,6 @@ class Sift(State):
         k = len(walk.top)
         if max_evals_per_sample is not None and max_evals_per_sample > walk.coordinates.size:
             max_evals_per_sample = None  # no walk takes more values than that
-        numbers = np.empty(0)
-        none = np.empty(0, np.int64)
         return cls(
             walk,
             samples,
@@ -202,12 +190,6 @@ class Sift(State):
             failed=np.zeros(k, np.bool_),
             below_roundoff=np.zeros(k, np.bool_),
             steps=walk.steps(),
-            row=none,
-            low=none,
-            high=none,
-            left=numbers,
-            right=numbers,
-            answers=numbers,
         )
 
     @property

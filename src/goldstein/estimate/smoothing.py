@@ -22,13 +22,10 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """How the rows of `sphere` or `ball` were drawn.
-
-    Norms and lengths are kept as numbers, which need not come out the same to the last bit elsewhere.
-    """
+    """How the rows of `sphere` or `ball` were drawn."""
 
     stream: Stream
-    norms: Array
+    norms: Array  # norms, lengths: as numbers, since they need not come out the same to the last bit elsewhere
     lengths: Array | None = None
 
     def __len__(self) -> int:

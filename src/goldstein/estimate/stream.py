@@ -19,27 +19,13 @@ MANY = 2**14  # numbers that it may be cheaper to draw again than to send
 
 @dataclass(eq=False)
 class Stream:
-    """Where rows of random numbers stand in a generator's stream.
+    """Where rows of random numbers stand in a generator's stream."""
 
-    Attributes
-    ----------
-    kind : {NORMAL, UNIFORM}
-        How they are drawn: a method of the generator.
-    d : int
-        Numbers in a row.
-    states : tuple
-        States of the generator, before the first row and before every further `every` of them.
-    every : int
-        Rows from one state to the next.
-    first, last : int
-        The rows meant, counted from the first state.
-    """
-
-    kind: str
+    kind: str  # how they are drawn: a method of the generator
     d: int
-    states: tuple[Mapping[str, Any], ...]
+    states: tuple[Mapping[str, Any], ...]  # of the generator, before the first row and every further `every` of them
     every: int
-    first: int
+    first: int  # the rows meant, counted from the first state
     last: int
 
     def __len__(self) -> int:

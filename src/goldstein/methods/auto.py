@@ -18,7 +18,7 @@ from typing import ClassVar
 from goldstein import arguments
 from goldstein.methods.bfgs import BFGS
 from goldstein.methods.cma import BlockCMA
-from goldstein.methods.kernel import CompiledKernel, check_compilable
+from goldstein.methods.kernel import check_compilable
 from goldstein.methods.method import START, Context, Kernel, Method, Needs, Step, Unsupported
 from goldstein.methods.portfolio import Portfolio
 from goldstein.methods.sift import Sift, batch_for, growth_for, radius_for
@@ -26,7 +26,7 @@ from goldstein.methods.staged import PROBE_STAGE, ProbeStageState, Staged, Stage
 from goldstein.methods.survey import EXACT, FRESH, JUMPS, KINDS, KINK_RADIUS, REPLAYED, Survey, length_of
 from goldstein.oracle import Array, FiniteSum, Oracle, Query
 from goldstein.projection import Box
-from goldstein.state import MADE_AGAIN
+from goldstein.state import LATER, MADE_AGAIN
 
 MIN_SURVEY_BUDGET = 150  # evaluations below which a survey would cost too much
 MIN_GRADIENTS = 3  # that BFGS must be able to afford
@@ -38,15 +38,12 @@ AS_REQUESTED = "as requested"
 class AutoState(StagedState):
     """State of `Auto`."""
 
-    # x0
-    origin: Array = None  # type: ignore[assignment]
-    # kind, radius, doubt, replayed: by the survey: the kind of function, its length scale, whether it may jump,
-    # and whether the same ξ gave the same value; if not, every value gets a ξ of its own
-    kind: str = ""
+    origin: Array = LATER  # x0
+    kind: str = ""  # kind, radius, doubt, replayed: by the survey, see `Verdict` and `Survey.scale`
     radius: float = 1.0
     evals: int = 0  # evaluations for the chosen method
     doubt: bool = False
-    replayed: bool = True
+    replayed: bool = True  # if not, every value gets a ξ of its own
     note: str = ""  # what was chosen and why
     last_resort: str = START  # the name of the origin among the candidates
     method: Method | None = field(default=None, metadata=MADE_AGAIN)  # the chosen method
@@ -101,9 +98,8 @@ class Auto(Staged):
         elif _budget(x.size, context) < MIN_SURVEY_BUDGET:
             state.radius = KINK_RADIUS * length_of(x, context)
             kind = kind or (JUMPS if context.noisy else EXACT)
-            self._choose(
-                state, context, kind, AS_REQUESTED if self.kind else "assumed, the budget is too small to test"
-            )
+            reason = AS_REQUESTED if self.kind else "assumed, the budget is too small to test"
+            self._choose(state, context, kind, reason)
         else:
             state.inner = ProbeStageState(x, probe=Survey.plan(x, context, _budget(x.size, context), self.kind or ""))
         return state
@@ -124,7 +120,6 @@ class Auto(Staged):
         return state.method
 
     def _chosen(self, state: AutoState) -> Method:
-        """Return the method for a kind of function."""
         if state.kind == EXACT:
             return Portfolio(BFGS(state.radius), BlockCMA())
         if state.kind != REPLAYED:
@@ -175,7 +170,6 @@ class Auto(Staged):
         return step
 
     def _choose(self, state: AutoState, context: Context, kind: str, reason: str) -> None:
-        """Start the method for a kind."""
         small = _budget(state.x.size, context) < MIN_GRADIENTS * (state.x.size + 1)
         if kind == EXACT and small:
             kind = JUMPS
@@ -196,7 +190,7 @@ class Auto(Staged):
         check_compilable(oracle)
         if not isinstance(oracle, FiniteSum):
             raise Unsupported("auto has a compiled loop for sums only.")
-        return StagedKernel(self, oracle, CompiledKernel.outputs)
+        return StagedKernel(self, oracle, Kernel.outputs)
 
 
 def _budget(d: int, context: Context) -> int:

@@ -14,7 +14,7 @@ from goldstein.methods.quasi_newton import LBFGS, DenseInverseHessian, InverseHe
 from goldstein.norms import HUGE, norm
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 C1, C2 = 1e-4, 0.5  # c1 and c2 of the weak Wolfe conditions
 MAX_TRIALS = 40  # of one line search, at most
@@ -42,12 +42,10 @@ MAX_STEP = 4.0  # length of a step, in what was travelled so far, in lengths of 
 class Differences(State):
     """A gradient in the making."""
 
-    base: Array  # base, value: shape (d,): where it is taken, and f there; NaN until that is known
-    value: float
-    # steps, slopes: shape (d,): h with its signs, 0 where there is none to take; and what is known of the
-    # gradient, NaN where nothing is
-    steps: Array
-    slopes: Array
+    base: Array  # where it is taken
+    value: float  # f there; NaN until that is known
+    steps: Array  # h with its signs, 0 where there is none to take
+    slopes: Array  # what is known of the gradient, NaN where nothing is
     size: float  # |h_j|, as far as bounds allow
     tries: Array  # shape (d,): how often the value of each coordinate failed
 
@@ -63,39 +61,28 @@ class LineSearch(State):
     low: float = 0.0
     high: float = np.inf
     trials: int = 0  # how many there were
-    # accepted, accepted_value: the point at `low` and f there; None at the start
-    accepted: Array = None  # type: ignore[assignment]
-    accepted_value: float = np.nan
+    accepted: Array = LATER  # the point at `low`
+    accepted_value: float = np.nan  # f there
 
 
 @dataclass
 class BFGSState(MethodState):
     """State of BFGS; `x` is the lowest point seen and `value` is f there."""
 
-    # shape (d,): x0
-    origin: Array = None  # type: ignore[assignment]
-    # point, fun: shape (d,): the iterate x_k and f(x_k)
-    point: Array = None  # type: ignore[assignment]
-    fun: float = np.nan
-    # what is asked next: "value" f(x_k), "gradient" differences, "search" a trial of the line search; "done" when
-    # there is nothing to move
-    phase: str = "value"
-    # differences, search: the gradient and the line search that are under way, or were last
-    differences: Differences = None  # type: ignore[assignment]
-    search: LineSearch = None  # type: ignore[assignment]
+    origin: Array = LATER  # x0
+    point: Array = LATER  # the iterate x_k
+    fun: float = np.nan  # f(x_k)
+    phase: str = "value"  # what is asked next: "value" f(x_k), "gradient", "search" a trial; "done": nothing can move
+    differences: Differences = LATER  # the gradient that is under way, or was last
+    search: LineSearch = LATER  # the same of the line search
     inverse: InverseHessian = field(default_factory=DenseInverseHessian)  # H
-    # shape (d,): the gradient of the last line search
-    gradient: Array = None  # type: ignore[assignment]
-    # s, curvature_threshold: the step s whose curvature is to be learnt with the next gradient, and how large s·y
-    # must be
-    s: Array | None = None
-    curvature_threshold: float = 0.0
+    gradient: Array = LATER  # of the last line search
+    s: Array | None = None  # the step whose curvature is to be learnt with the next gradient
+    curvature_threshold: float = 0.0  # how large s·y must be
     length: float = 1.0  # ‖s‖ of the last step, which differences and new beginnings are made by
-    # retakes, failures, tries: gradients taken again, line searches that failed in a row, values that failed in a
-    # row
-    retakes: int = 0
-    failures: int = 0
-    tries: int = 0
+    retakes: int = 0  # gradients taken again
+    failures: int = 0  # line searches that failed in a row
+    tries: int = 0  # values that failed in a row
     warnings: dict[str, str] = field(default_factory=dict)  # what is wrong with the function, in words
 
 
@@ -163,11 +150,8 @@ class BFGS(Method):
     name: ClassVar[str] = "bfgs"
 
     def __post_init__(self) -> None:
-        arguments.keep(
-            self,
-            radius=arguments.positive("radius", self.radius),
-            memory=arguments.optional_count("memory", self.memory),
-        )
+        arguments.check(self, arguments.positive, "radius")
+        arguments.check(self, arguments.optional_count, "memory")
 
     @property
     def needs(self) -> Needs:
@@ -414,10 +398,8 @@ class BFGS(Method):
                 return self._accept(state, context)
         if search.accepted is not None and (search.trials >= MAX_TRIALS or search.low == search.most):
             return self._accept(state, context)
-        below_roundoff = t * -search.slope < context.facts.roundoff * abs(
-            state.fun
-        )  # a descent would be lost in rounding
-        if search.accepted is None and (below_roundoff or search.trials >= MAX_TRIALS):
+        lost = t * -search.slope < context.facts.roundoff * abs(state.fun)  # a descent would be lost in rounding
+        if search.accepted is None and (lost or search.trials >= MAX_TRIALS):
             return self._fail(state, context)
         twice = min(2 * search.low, search.most)
         search.t = twice if search.high == np.inf else (search.low + search.high) / 2  # line 8
@@ -448,9 +430,8 @@ class BFGS(Method):
             if state.inverse.is_identity:
                 state.length *= SHRINK
             state.inverse.reset(state.length)  # scaled by the gradient to come
-        self._start_gradient(
-            state, context, self._perturb(state, context, PERTURBATION * state.length / np.sqrt(state.point.size))
-        )
+        size = PERTURBATION * state.length / np.sqrt(state.point.size)
+        self._start_gradient(state, context, self._perturb(state, context, size))
         return 0
 
     def _restart(self, state: BFGSState, context: Context) -> int:
@@ -459,7 +440,7 @@ class BFGS(Method):
         far = self.radius * 10 ** (-RESTART_DECADES * context.rng.random())
         state.point = context.projected(state.x + far * context.rng.standard_normal(d) / np.sqrt(d), 0.0)
         state.phase = "value"
-        state.gradient = None  # type: ignore[assignment]
+        state.gradient = LATER
         state.s = None
         state.length = FIRST_STEP * far
         state.inverse.reset(state.length)

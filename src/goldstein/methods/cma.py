@@ -29,6 +29,7 @@ from goldstein.methods.method import START, Context, Method, MethodState, Needs,
 from goldstein.norms import norm, root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
+from goldstein.state import LATER
 
 MAX_FULL_D = 60  # variables up to which the whole covariance matrix is learnt; beyond that its diagonal
 MIN_POPULATION = 4  # points of a generation that is cut by the end of the budget
@@ -89,39 +90,27 @@ class Constants:
 
 @dataclass
 class CMAState(MethodState):
-    """State of `BlockCMA`.
-
-    Attributes
-    ----------
-    x : ndarray
-        Where the run stands: without noise the lowest point seen, else the mean.
-    """
+    """State of `BlockCMA`; `x` is the lowest point seen without noise, else the mean."""
 
     phase: str = "start"  # "start" (f at x0, only without noise), "initial sigma" or "search"
-    # origin, mean, scale, sigma: x0, m, the length scale of each coordinate, and σ in multiples of `scale`
-    origin: Array = None  # type: ignore[assignment]
-    mean: Array = None  # type: ignore[assignment]
-    scale: Array = None  # type: ignore[assignment]
-    sigma: float = 0.0
-    initial_sigma: InitialSigma = None  # type: ignore[assignment]
-    # covariance, root, inverse_root: C, C^(1/2) and C^(−1/2), or their diagonals, in
-    # multiples of `scale`
-    covariance: Array = None  # type: ignore[assignment]
-    root: Array = None  # type: ignore[assignment]
-    inverse_root: Array = None  # type: ignore[assignment]
-    p_sigma: Array = None  # type: ignore[assignment]
-    p_c: Array = None  # type: ignore[assignment]
+    origin: Array = LATER  # x0
+    mean: Array = LATER  # m
+    scale: Array = LATER  # the length scale of each coordinate
+    sigma: float = 0.0  # σ, in multiples of `scale`
+    initial_sigma: InitialSigma = LATER
+    covariance: Array = LATER  # C, or its diagonal, in multiples of `scale`
+    root: Array = LATER  # C^(1/2)
+    inverse_root: Array = LATER  # C^(−1/2)
+    p_sigma: Array = LATER
+    p_c: Array = LATER
     blocks: float = 2.0  # b, which is rounded for use
     agreement: float = 1.0  # e, in parts of the wanted one
-    # average, average_evals: mean of the means over the last third, and how many values are behind it
-    average: Array = None  # type: ignore[assignment]
-    average_evals: float = 0.0
-    # whether values of a generation have ever differed (those of a block, where ξ can be replayed)
-    values_differ: bool = False
+    average: Array = LATER  # mean of the means over the last third
+    average_evals: float = 0.0  # how many values are behind it
+    values_differ: bool = False  # values of a generation have once differed (of a block, where ξ can be replayed)
     seeds: float = 1.0  # ξ that each block sees, which is rounded for use
-    # mean_range, mean_sq_range: running means of how far the scores of a block lie apart, and of its square
-    mean_range: float = 0.0
-    mean_sq_range: float = 0.0
+    mean_range: float = 0.0  # running mean of how far the scores of a block lie apart
+    mean_sq_range: float = 0.0  # and of its square
 
 
 @dataclass
@@ -133,11 +122,10 @@ class Generation:
     block: npt.NDArray[np.int64]
     weights: Array
     negative_weights: Array
-    # mu_eff, expected_mu_eff: μ_eff of the weights, 0 where all are 0; and the one by which agreement is judged
-    mu_eff: float
-    expected_mu_eff: float
-    y: Array  # y, white: shape (λ, d): (x_i − m)/σ, and C^(−1/2) times that
-    white: Array
+    mu_eff: float  # of the weights, 0 where all are 0
+    expected_mu_eff: float  # by which agreement is judged
+    y: Array  # shape (λ, d): (x_i − m)/σ
+    white: Array  # C^(−1/2) y
     step: Array  # shape (d,): ⟨y⟩_w
 
 
@@ -188,12 +176,8 @@ class BlockCMA(Method):
     name: ClassVar[str] = "cma"
 
     def __post_init__(self) -> None:
-        arguments.keep(
-            self,
-            sigma=arguments.optional_positive("sigma", self.sigma),
-            population=arguments.optional_count("population", self.population, MIN_POPULATION),
-            scale=arguments.optional_positive("scale", self.scale),
-        )
+        arguments.check(self, arguments.optional_positive, "sigma", "scale")
+        arguments.check(self, arguments.optional_count, "population", least=MIN_POPULATION)
 
     @property
     def needs(self) -> Needs:
@@ -208,22 +192,12 @@ class BlockCMA(Method):
 
     def init(self, x: Array, context: Context) -> CMAState:
         d = x.size
-        initial_sigma = InitialSigma.plan(context, self._budget(d, context))
+        state = CMAState(x, origin=x, mean=x, average=x, scale=self._scales(x, context))
+        state.initial_sigma = InitialSigma.plan(context, self._budget(d, context))
+        state.sigma = self.sigma or state.initial_sigma.default
         identity = np.eye(d) if d <= MAX_FULL_D else np.ones(d)
-        state = CMAState(
-            x,
-            origin=x,
-            mean=x,
-            scale=self._scales(x, context),
-            sigma=initial_sigma.default if self.sigma is None else self.sigma,
-            initial_sigma=initial_sigma,
-            covariance=identity,
-            root=identity,
-            inverse_root=identity,
-            p_sigma=np.zeros(d),
-            p_c=np.zeros(d),
-            average=x,
-        )
+        state.covariance = state.root = state.inverse_root = identity
+        state.p_sigma = state.p_c = np.zeros(d)
         if context.noisy:
             state.phase = self._first_phase(state)
         return state
@@ -327,7 +301,6 @@ class BlockCMA(Method):
             state.average = state.mean
 
     def _rank(self, state: CMAState, context: Context, query: Query, scores: Array) -> Generation:
-        """Rank the points of a generation, and give them their weights."""
         d = state.x.size
         seeds = query.aux
         size = len(query) // seeds
@@ -346,19 +319,11 @@ class BlockCMA(Method):
             weights = np.where(usable, weights - weights[background][0], 0.0)
             negative_weights[background] = 0.0
         mu_eff = 1 / float((weights**2).sum()) if weights.any() else 0.0
+        expected = constants.mu_eff if background is None else mu_eff
         y = (query.points[:size] - state.mean) / (state.sigma * state.scale)  # of the points as they were clipped
-        return Generation(
-            constants,
-            scores,
-            block,
-            weights,
-            negative_weights,
-            mu_eff,
-            constants.mu_eff if background is None else mu_eff,
-            y,
-            _times(state.inverse_root, y),
-            weights @ y,  # eq. (41)
-        )
+        white = _times(state.inverse_root, y)
+        step = weights @ y  # eq. (41)
+        return Generation(constants, scores, block, weights, negative_weights, mu_eff, expected, y, white, step)
 
     def _adapt_sigma(self, state: CMAState, constants: Constants, noisy: bool) -> None:
         length = float(np.linalg.norm(state.p_sigma))
@@ -484,15 +449,7 @@ class BlockCMA(Method):
 
 
 def share_weights(weights: Array, scores: Array) -> Array:
-    """Return the weight of each point, the lowest score first; equal scores share theirs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from goldstein.methods.cma import share_weights
-    >>> share_weights(np.array([0.6, 0.3, 0.1, 0.0]), np.array([5.0, 1.0, 1.0, 7.0]))
-    array([0.1 , 0.45, 0.45, 0.  ])
-    """
+    """Return the weight of each point, the lowest score first; equal scores share theirs."""
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     sums = np.add.reduceat(weights, np.cumsum(counts) - counts)
     return np.asarray((sums / counts)[place])

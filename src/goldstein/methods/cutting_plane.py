@@ -17,6 +17,7 @@ from goldstein.estimate.smoothing import ball
 from goldstein.methods.ingd import Certifying, CertifyingState
 from goldstein.methods.method import Context
 from goldstein.oracle import Array
+from goldstein.state import LATER
 from goldstein.stationarity.hull import shortest
 
 MOST_VARIABLES = 20
@@ -29,9 +30,9 @@ class CuttingPlaneState(CertifyingState):
     Ω = {w : ‖w‖ ≤ 1, ⟨gradients[j + 1], w⟩ ≥ levels[j] for all j}.
     """
 
-    gradients: Array = None  # type: ignore[assignment]  # Q: the first gradient around x, and those of the cuts
-    levels: Array = None  # type: ignore[assignment]
-    cloud: Array = None  # type: ignore[assignment]  # a uniform sample of Ω; its mean stands for the centre of gravity
+    gradients: Array = LATER  # Q: the first gradient around x, and those of the cuts
+    levels: Array = LATER
+    cloud: Array = LATER  # a uniform sample of Ω; its mean stands for the centre of gravity
 
 
 @retired.fields(step="fd_step")
@@ -115,7 +116,6 @@ class CuttingPlane(Certifying):
 
     def _between(self, state: CuttingPlaneState, context: Context) -> Array:
         z = state.z
-        assert z is not None
         return np.asarray(state.x - context.rng.random() * self._length * z / np.sqrt(z @ z))  # line 7
 
     def _restart(self, state: CuttingPlaneState, gradient: Array, context: Context) -> None:
@@ -129,7 +129,6 @@ class CuttingPlane(Certifying):
     def _shorten(self, state: CuttingPlaneState, u: Array, context: Context) -> None:
         """Take u if ⟨u, ẑ⟩ ≤ ε/2, cut Ω with it, and look for a certificate."""
         z = state.z
-        assert z is not None
         length = float(np.sqrt(z @ z))
         slope = float(u @ z)
         if slope > length * self.epsilon / 2:  # line 7: draw again
@@ -139,7 +138,6 @@ class CuttingPlane(Certifying):
         self._hold(state, shortest(state.gradients) @ state.gradients)  # line 3
         if state.phase == "done":
             return
-        assert state.m is not None
         inside = np.vstack([state.cloud[state.cloud @ u >= state.levels[-1]], 0.9 * state.m / state.grad_norm])
         start = inside[np.arange(len(state.cloud)) % len(inside)]
         state.cloud = hit_and_run(context.rng, start, state.gradients[1:], state.levels, state.cloud)

@@ -18,11 +18,11 @@ import numpy as np
 from goldstein import arguments
 from goldstein.estimate import sift
 from goldstein.estimate.smoothing import Along, draw_ball
-from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step
+from goldstein.methods.method import Context, Method, MethodState, Needs, Scale, Step, check_rho
 from goldstein.norms import norms
 from goldstein.oracle import DOUBLE, Array, Query, Samples
 from goldstein.oracle.recipe import Clipped, Joined
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 SOURCES = ("oracle", "sift")
 FD_STEP = 1e-5  # h, in ρ, where rounding allows it
@@ -34,38 +34,21 @@ WARN_AFTER = 50  # gradients, most of which differ by rounding alone, before the
 
 @dataclass
 class Sifted(State):
-    """Gradients from values: the query that is being sifted, and what the values have shown so far.
+    """Gradients from values: the query that is being sifted, and what the values have shown so far."""
 
-    Attributes
-    ----------
-    points, samples, memory
-        Of the method's own query.
-    bisection : estimate.sift.Sift or None
-        The bisection that is under way.
-    fd_step : float
-        Its h.
-    sum_sq_norm, n_estimates, n_active : float
-        Sum of ‖g‖² over all gradients, how many those are, and how many of them were not 0.
-    magnitude : float
-        Sum of |v(0)| over them.
-    below_roundoff : int
-        Those whose ends differ by rounding alone.
-    """
-
-    points: Array | None = None
+    points: Array = LATER  # points, samples, memory: of the method's own query
     samples: Samples | None = None
     memory: Any = None
-    bisection: sift.Sift | None = None
-    fd_step: float = 0.0
-    sum_sq_norm: float = 0.0
-    n_estimates: float = 0.0
-    n_active: float = 0.0
-    magnitude: float = 0.0
-    below_roundoff: int = 0
+    bisection: sift.Sift | None = None  # the bisection that is under way
+    fd_step: float = 0.0  # its h
+    sum_sq_norm: float = 0.0  # sum of ‖g‖² over all gradients
+    n_estimates: float = 0.0  # how many those are
+    n_active: float = 0.0  # how many of them were not 0
+    magnitude: float = 0.0  # sum of |v(0)| over them
+    below_roundoff: int = 0  # those whose ends differ by rounding alone
 
     @property
     def level(self) -> float:
-        """The mean of |F|."""
         return self.magnitude / max(self.n_estimates, 1.0)
 
     def rounding(self, d: int, roundoff: float) -> float:
@@ -77,7 +60,6 @@ class Sifted(State):
         """Return the method's query and its gradients, NaN where a value failed; nothing is under way any more."""
         bisection = self.bisection
         assert bisection is not None
-        assert self.points is not None
         gradients = bisection.gradients()
         fine = ~bisection.failed & np.isfinite(gradients).all(axis=1)
         sizes = norms(gradients[fine])
@@ -87,7 +69,7 @@ class Sifted(State):
         self.magnitude += float(np.abs(bisection.first[fine]).sum())
         self.below_roundoff += int(bisection.below_roundoff[fine].sum())
         query = Query(self.points, self.samples, order=1, aux=self.memory)
-        self.points = None
+        self.points = LATER
         self.samples = None
         self.memory = None
         self.bisection = None
@@ -150,16 +132,15 @@ class FirstOrder(Method):
 
     _share: ClassVar[float] = 0.05  # ρ, in δ, when it is not given
 
-    def _check_source(self, delta: float) -> None:
-        """Check the settings that say where gradients come from."""
+    def _check_source(self) -> None:
+        """Check δ, and the settings that say where gradients come from."""
+        arguments.check(self, arguments.positive, "delta")
         arguments.one_of("gradients", self.gradients, SOURCES)
         for name in ("rho", "fd_step"):
             if self.gradients == "oracle" and getattr(self, name) is not None:
                 raise ValueError(f'{name} is for gradients="sift"; the oracle\'s own gradients need none.')
-        if self.rho is not None:
-            expected = f"a number between 0 and delta = {delta:g}"
-            arguments.keep(self, rho=arguments.number("rho", self.rho, expected, lambda v: 0 < v < delta))
-        arguments.keep(self, fd_step=arguments.optional_positive("fd_step", self.fd_step))
+        check_rho(self)
+        arguments.check(self, arguments.optional_positive, "fd_step")
 
     @property
     def _radius(self) -> float:
@@ -275,5 +256,4 @@ class FirstOrder(Method):
 
     @staticmethod
     def _walk_length(h: float, d: int) -> float:
-        """Return how far a walk goes at most."""
         return FARTHEST * sqrt(d) * h

@@ -49,7 +49,7 @@ class GFM(ZerothOrder):
     name: ClassVar[str] = "gfm"
 
     def __post_init__(self) -> None:
-        self._check(self.delta, batch_size=self.batch_size)
+        self._check("batch_size")
         _ = self._rule
 
     @property

@@ -13,6 +13,7 @@ from goldstein.methods.kernel import CompiledKernel
 from goldstein.methods.method import Context, Kernel, Needs, Scale, Step, Unsupported
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.oracle import Array, Oracle, Query
+from goldstein.state import LATER
 from goldstein.steps import Calibrated, StepRule
 
 RESTARTS = ("clock", "coin")
@@ -23,8 +24,8 @@ WARN_AFTER = 100  # corrections
 class GFMPlusState(SmoothedState):
     """State of GFM+."""
 
-    v: Array | None = None  # the recursive estimate v_{t−1}; None before the first large batch
-    x_prev: Array | None = None  # x_{t−1}, at which v_{t−1} was taken
+    v: Array = LATER  # the recursive estimate v_{t−1}; None before the first large batch
+    x_prev: Array = LATER  # x_{t−1}, at which v_{t−1} was taken
     age: int = 0  # steps since the last large batch, t mod m; 0 asks for one
     change: float = 0.0  # Σ ‖g(x_t; w_i, ξ_i) − g(x_{t−1}; w_i, ξ_i)‖² over all corrections
     level: float = 0.0  # Σ ‖g(x_t; w_i, ξ_i)‖² over them
@@ -89,17 +90,11 @@ class GFMPlus(ZerothOrder):
     name: ClassVar[str] = "gfm+"
 
     def __post_init__(self) -> None:
-        self._check(
-            self.delta,
-            epoch_length=self.epoch_length,
-            batch_size=self.batch_size,
-            large_batch_size=self.large_batch_size,
-        )
+        self._check("epoch_length", "batch_size", "large_batch_size")
         arguments.one_of("restart", self.restart, RESTARTS)
         if self.momentum is not None:
             expected = "a number in (0, 1] or None"
-            momentum = arguments.number("momentum", self.momentum, expected, lambda v: 0 < v <= 1)
-            arguments.keep(self, momentum=momentum)
+            arguments.check(self, arguments.number, "momentum", expected=expected, fits=lambda v: 0 < v <= 1)
             if self.restart == "coin":
                 raise ValueError("With momentum only the first batch is large: there is no restart to toss for.")
         _ = self._rule
@@ -120,7 +115,6 @@ class GFMPlus(ZerothOrder):
         coin = self.restart == "coin"  # PAGE
         if state.age == 0 or (coin and context.rng.random() * self.epoch_length < 1):  # Alg. 2, line 3
             return self._query([state.x], self._large, context, limit, "large")  # Alg. 2, line 4
-        assert state.x_prev is not None
         return self._query([state.x, state.x_prev], self.batch_size, context, limit, "correction")  # Alg. 2, line 7
 
     def tell(self, state: GFMPlusState, context: Context, query: Query, values: Array) -> Step:
@@ -130,7 +124,6 @@ class GFMPlus(ZerothOrder):
             if query.aux.purpose == "large":
                 v = reading.estimate()  # Alg. 2, line 5
             else:
-                assert state.v is not None
                 if self.momentum is None:
                     v = state.v + reading.estimate(0) - reading.estimate(1)  # Alg. 2, line 8
                 else:  # theory: STORM

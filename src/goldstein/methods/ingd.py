@@ -21,6 +21,7 @@ from goldstein.methods.first_order import FirstOrder, FirstOrderState, Sifted
 from goldstein.methods.method import TARGET, Context, Needs, Scale, Step, any_iterate
 from goldstein.norms import norm, usable
 from goldstein.oracle import Array, Query
+from goldstein.state import LATER
 from goldstein.stationarity.certificate import Certificate
 
 ROUNDING = 0.1  # of ε: what the rounding error of a gradient may be at most
@@ -35,9 +36,9 @@ class CertifyingState(FirstOrderState):
     """
 
     phase: str = "value"
-    m: Array | None = None  # a convex combination of gradients within δ of x: the certificate when the run is done
+    m: Array = LATER  # a convex combination of gradients within δ of x: the certificate when the run is done
     largest: float = 0.0  # norm of a gradient so far
-    z: Array | None = None  # the direction on trial
+    z: Array = LATER  # the direction on trial
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,8 @@ class Certifying(FirstOrder):
     _share: ClassVar[float] = 1e-3
 
     def __post_init__(self) -> None:
-        arguments.keep(
-            self,
-            delta=arguments.positive("delta", self.delta),
-            epsilon=arguments.positive("epsilon", self.epsilon),
-        )
-        self._check_source(self.delta)
+        arguments.check(self, arguments.positive, "epsilon")
+        self._check_source()
 
     @property
     def needs(self) -> Needs:
@@ -122,7 +119,6 @@ class Certifying(FirstOrder):
         return self._begin(x)
 
     def _begin(self, x: Array) -> CertifyingState:
-        """Return the state at the start point."""
         return CertifyingState(x)
 
     def _ask(self, state: Any, context: Context, limit: int | None) -> Query | None:
@@ -221,7 +217,7 @@ class _Interpolated(Certifying):
 class INGDState(CertifyingState):
     """State of INGD: also the gradient at x, and k of line 3, one more than the gradients mixed into it."""
 
-    origin: Array | None = None
+    origin: Array = LATER
     inner: int = 0
 
 
@@ -281,7 +277,7 @@ class INGD(_Interpolated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        arguments.keep(self, lipschitz=arguments.optional_positive("lipschitz", self.lipschitz))
+        arguments.check(self, arguments.optional_positive, "lipschitz")
 
     def _begin(self, x: Array) -> INGDState:
         return INGDState(x)
@@ -290,7 +286,6 @@ class INGD(_Interpolated):
         return x  # Alg. 1, line 2
 
     def _between(self, state: INGDState, context: Context) -> Array:
-        assert state.m is not None
         return state.x - context.rng.random() * self._length * state.m / state.grad_norm  # lines 5 and 7
 
     def _restart(self, state: INGDState, gradient: Array, context: Context) -> None:
@@ -299,8 +294,6 @@ class INGD(_Interpolated):
         self._hold(state, gradient)  # lines 2 and 4
 
     def _shorten(self, state: INGDState, u: Array, context: Context) -> None:
-        assert state.m is not None
-        assert state.origin is not None
         L = max(self.lipschitz or 0.0, state.largest)
         unit = 1.0 if 1e-100 < L < 1e100 else L  # so that squares and their ratios stay in range
         bound = 4 * (L / unit) ** 2
@@ -361,11 +354,9 @@ class PINGD(_Interpolated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expected = "a share of ‖g‖ between 0 and 1"
-        arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, expected))
+        arguments.check(self, arguments.share, "perturb_radius", expected="a share of ‖g‖ between 0 and 1")
 
     def _between(self, state: CertifyingState, context: Context) -> Array:
-        assert state.m is not None
         z = state.m + self.perturb_radius * state.grad_norm * ball(context.rng, 1, state.x.size)[0]
         return np.asarray(state.x - context.rng.random() * self._length * z / norm(z))  # line 3
 
@@ -374,7 +365,6 @@ class PINGD(_Interpolated):
 
     def _shorten(self, state: CertifyingState, u: Array, context: Context) -> None:
         g = state.m
-        assert g is not None
         gap = g - u
         unit = 1.0 if 1e-100 < state.largest < 1e100 else state.largest  # so that squares stay in range
         squared = float((gap / unit) @ (gap / unit))

@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from goldstein.methods.method import Context, repeated
 from goldstein.oracle import Array, Query
 from goldstein.projection import Box
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 FACTOR = 3.0  # ratio of neighbouring levels
 DEEPEST = -8  # the lowest level of all is 3⁻⁸ lengths
@@ -37,23 +37,19 @@ SPREAD = 2.0  # a level stands out from noise when its interquartile range is so
 class InitialSigma(State):
     """The levels asked for so far."""
 
-    # lowest, top, highest, fallback: exponents: of the lowest level, the highest one so far, the highest allowed,
-    # and the one to take in doubt
-    lowest: int
-    top: int
-    highest: int
-    fallback: int
+    lowest: int  # exponent of the lowest level
+    top: int  # of the highest one so far
+    highest: int  # of the highest allowed
+    fallback: int  # of the one to take in doubt
     pairs: int  # antithetic pairs on each level
     z: Array | None = None  # shape (pairs, d): the common directions; None until the first levels were asked for
     samples: Any = None  # shape (pairs,): the common ξ
-    values: Array | None = None  # shape (levels, 2, pairs): what came back, from the lowest level upwards
+    values: Array = LATER  # shape (levels, 2, pairs): what came back, from the lowest level upwards
 
     @classmethod
     def plan(cls, context: Context, budget: int | None) -> InitialSigma:
         """Return levels that spend about 8 % of the budget; `pairs` is 0 when that is too little."""
-        boxed = False
-        if isinstance(context.project, Box):
-            boxed = bool(np.isfinite(widths(context.project)).all())
+        boxed = isinstance(context.project, Box) and bool(np.isfinite(widths(context.project)).all())
         lowest = DEEPEST + IN_A_BOX if boxed else DEEPEST
         highest = -1 if boxed else HIGHEST
         fallback = -1 + IN_A_BOX if boxed else -1
@@ -95,24 +91,20 @@ class InitialSigma(State):
         return Query(context.all_projected(points), repeated(samples, 2 * len(sigmas)), aux=(z, samples))
 
     def tell(self, context: Context, query: Query, values: Array) -> float | None:
-        """Take the answer; return σ, or None when a higher level is asked for.
-
-        Without noise nothing but the order of the values counts.
-        """
+        """Take the answer; return σ, or None when a higher level is asked for."""
         self.z, self.samples = query.aux
         new = np.where(np.isfinite(values), values, np.nan).reshape(-1, 2, self.pairs)
         self.values = new if self.values is None else np.concatenate([self.values, new])
         if np.isnan(self.values).all():
             return self.default
         with np.errstate(over="ignore", invalid="ignore"):  # values near the largest float
-            scores = _failures_last(self.values)
-            if not context.noisy:
+            scores = np.where(np.isnan(self.values), np.nanmax(self.values), self.values)  # failures come last
+            if not context.noisy:  # nothing but the order of the values counts
                 return self._choose_paired(_ranks(scores))
             return self._choose_fresh(scores) if context.sample is None else self._choose_paired(scores)
 
     def share(self, sigma: float) -> float:
         """Return the share of the ξ that tell the points of a level apart: (mean height)² / mean height²."""
-        assert self.values is not None
         level = self.values[round(log(sigma, FACTOR)) - self.lowest]
         with np.errstate(over="ignore", invalid="ignore"):
             heights = np.abs(level[0] - level[1])
@@ -158,11 +150,6 @@ def widths(box: Box) -> Array:
     """Return the sides of a box; infinite where it has none."""
     with np.errstate(over="ignore"):
         return np.asarray(np.subtract(box.upper, box.lower), dtype=float)
-
-
-def _failures_last(values: Array) -> Array:
-    """Return the values with what failed as high as the highest."""
-    return np.where(np.isnan(values), np.nanmax(values), values)
 
 
 def _ranks(values: Array) -> Array:

@@ -11,7 +11,6 @@ import math
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ import numpy as np
 from goldstein import retired
 from goldstein.compiled import is_jitted
 from goldstein.compiled.tally import new_tally
-from goldstein.methods.method import ChunkResult, Context, Method, Step, Unsupported
+from goldstein.methods.method import Chunk, ChunkResult, Context, Kernel, Method, Step, Unsupported
 from goldstein.oracle import Array, Deterministic, FiniteSum, Oracle, Tally
 from goldstein.output import Average
 from goldstein.steps import Calibrated, Schedule, StepRule
@@ -76,13 +75,11 @@ def in_double(fun: Any, signature: Any) -> Any:
     return fun
 
 
-class CompiledKernel(ABC):
+class CompiledKernel(Kernel):
     """Base of the kernels: how many iterations fit, and the bookkeeping around the machine code.
 
     `each` is the number of evaluations that an iteration takes at least; with a `rule`, steps come from that.
     """
-
-    outputs: tuple[str, ...] = ("last", "average", "random")
 
     def __init__(self, method: Any, oracle: Oracle, each: int, rule: StepRule | None = None) -> None:
         check_compilable(oracle)
@@ -101,17 +98,13 @@ class CompiledKernel(ABC):
         """Return the evaluations used after each of the next k iterations, if none of them fails altogether."""
         return np.asarray(self.each * np.arange(1, k + 1), np.int64)
 
-    @abstractmethod
     def call(self, state: Any, context: Context, mean: Array, count: int, steps: Array, tally: Any) -> int:
         """Run the machine code for as many iterations as there are steps; return how many were done."""
+        raise NotImplementedError
 
     def make_step(self, state: Any, completed: int) -> Step:
-        """Return what the iterations just done say."""
         step: Step = self.method._make_step(state, None, completed)
         return step
-
-    def offers(self, state: Any) -> bool:
-        return True
 
     def plan(self, state: Any, context: Context, limit: int | None, until: float, most: int | None) -> int:
         soft = min(until, CHUNK)
@@ -120,52 +113,36 @@ class CompiledKernel(ABC):
         k = min(int(np.searchsorted(used, soft)) + 1, used.size)
         return k if limit is None else min(k, int(np.searchsorted(used, limit, side="right")))
 
-    def run(
-        self,
-        state: Any,
-        context: Context,
-        iterations: int,
-        limit: int | None,
-        mean: Average | None,
-        stop: Callable[[], bool],
-    ) -> ChunkResult:
-        """Do at most `iterations` iterations, fewer if one of them fails altogether; see `Kernel`."""
-        used = self.used(state, iterations)
-        if limit is not None and used[-1] > limit:
-            used = used[: int(np.searchsorted(used, limit, side="right"))]
+    def run(self, state: Any, context: Context, chunk: Chunk) -> ChunkResult:
+        used = self.used(state, chunk.iterations)
+        if chunk.limit is not None and used[-1] > chunk.limit:
+            used = used[: int(np.searchsorted(used, chunk.limit, side="right"))]
         if not used.size:
             return ChunkResult(self.make_step(state, 0), Tally())
         tally = new_tally()
         if isinstance(self.rule, Calibrated):
-            tally["calibrated"] = 1
-            tally["mean"] = state.rule.mean
-            tally["sum"] = state.rule.total
-            tally["count"] = state.rule.count
-            tally["span"] = self.rule.span
-            tally["eta"] = state.step_size
+            travel = state.rule
+            numbers = {"mean": travel.mean, "sum": travel.total, "count": travel.count}
+            tally = new_tally(calibrated=1, span=self.rule.span, eta=state.step_size, **numbers)
         steps = self._steps(state, context, used)
         state.x = state.x.copy()
         with locate(state):
-            done = self._in_pieces(state, context, mean, steps, tally, stop)
+            done = self._in_pieces(state, context, chunk, steps, tally)
         self.write_back(state, steps[:done], tally)
         state.nit += done
         context.nfev += int(tally["finite"] + tally["failed"])
         return ChunkResult(self.make_step(state, done), tally_of(tally))
 
-    def _in_pieces(
-        self, state: Any, context: Context, mean: Average | None, steps: Array, tally: Any, stop: Callable[[], bool]
-    ) -> int:
+    def _in_pieces(self, state: Any, context: Context, chunk: Chunk, steps: Array, tally: Any) -> int:
         """Call the machine code piece by piece, each of a fraction of a second; return how many iterations were done.
 
         All pieces add up in one tally, so that nothing but the wait for Ctrl-C depends on where one ends.
         """
-        if mean is None:
-            mean = Average(np.empty(0))
-        else:
-            mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
+        mean = chunk.mean or Average(np.empty(0))
+        mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
         assert mean.mean is not None
         done = 0
-        while done < steps.size and not (done and stop()):
+        while done < steps.size and not (done and chunk.stop()):
             piece = steps[done : done + self._piece]
             start = time.perf_counter()
             did = self.call(state, context, mean.mean, mean.count, piece, tally)
@@ -196,7 +173,6 @@ class CompiledKernel(ABC):
         return np.asarray(rule.at(nit, progress), float) + np.zeros(used.size)
 
     def write_back(self, state: Any, steps: Array, tally: Any) -> None:
-        """Write what the machine code has measured into the state."""
         if isinstance(self.rule, Calibrated):
             state.rule.mean = float(tally["mean"])
             state.rule.total = float(tally["sum"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,29 +42,24 @@ class Step(State):
     Attributes
     ----------
     x : ndarray, shape (d,)
-        Where the run stands: its answer if it ended now and the output rule is "last".
+        Where the run stands: its answer by the output rule "last".
     completed : int
-        Iterations completed: 1, or 0 when this was only a part of one (a probe, a trial of a line search). A kernel
-        completes many at once.
+        Iterations completed: 1; 0 for a part of one (a probe, a trial of a line search); many in machine code.
     iterate : ndarray, shape (d,), or None
-        The iterate that this iteration completed, mostly the one that was left; None when there is none. The output
-        rules "random", "average" and "best" choose among the iterates.
+        The iterate completed, mostly the one that was left, if any; the other output rules choose among the iterates.
     value, grad_norm, step_size : float
         Mean of the values of the last batch, norm of the last direction of descent, and the last step size.
     delta, mean_sq_norm, n_estimates : float
-        δ, the mean of ‖g(x; w, ξ)‖² so far and the number of estimates in it, by which rounding errors are judged;
-        zeros without them.
+        δ, the mean of ‖g(x; w, ξ)‖² so far and the number of estimates in it, by which rounding errors are judged.
     done : Certificate, str or None
         The run has reached what the settings ask for: the proof, or a sentence.
-    warnings : mapping or None
-        What the run has shown to be wrong: short key -> sentence. The user is warned once of each.
-    notes : mapping or None
-        What the method chose or found on the user's behalf: short key -> sentence. The last of each key goes into the
-        message; each "choice" also into the history.
+    warnings, notes : mapping or None
+        Short key -> sentence: what is wrong, of which the user is warned once; and what the method chose or found, the
+        last of each key for the message, each "choice" for the history.
     candidates : mapping or None
         For the output rule "choice": name -> point, the start last, as "start point".
     partial : bool
-        This was a part of an iteration; criteria look when the iteration is over, as they do with machine code.
+        This was a part of an iteration; criteria look when the iteration is over.
     noisy : str
         How noise showed in a function that was taken to have none; the run then treats it as not replayable.
 
@@ -136,24 +131,17 @@ class Needs:
         Why the same ξ must be evaluated at several points, as the end of "This method …"; "" when it need not be.
     pairs : float
         δ, if an estimate compares two values that should carry the same ξ but need not; 0: nothing to be said.
-    gradients, values, exact : bool
-        It asks for gradients; for values, by which the best iterate is known; and only for f itself, without noise.
-    horizon : bool
-        The steps depend on where the run will end.
-    query_radius : float
-        How far queries lie from the iterate (δ).
-    respects_bounds : bool
-        Its queries keep to a box however narrow, though they reach farther in the open.
-    output : str
+    gradients, values, exact, horizon : bool
+        It asks for gradients; for values, by which the best iterate is known; only for f itself, without noise; and its
+        steps depend on where the run will end.
+    query_radius, respects_bounds : float, bool
+        How far queries lie from the iterate (δ); and whether they keep to a box however narrow all the same.
+    output, candidates : str, int
         The rule by which the answer is chosen unless the user chooses another: "last", "random", "average", or
-        "choice" among the candidates of the last step, on common fresh samples.
-    candidates : int
-        How many candidates there are then, at most.
-    tie_break : str
-        Which of them is the answer in doubt: "start" unless another is lower by two standard errors, or "first" unless
-        another is lower by one.
-    selection_share : float
-        Share of the budget that goes into this choice; 0: half a percent for each candidate.
+        "choice" among so many candidates of the last step, on common fresh samples.
+    tie_break, selection_share : str, float
+        The answer in doubt: "start" unless another is lower by two standard errors, or "first" unless one is lower by
+        one; and the share of the budget for this choice, 0: half a percent for each candidate.
     random_stop : callable or None
         `random_stop(rng, max_iter)` draws after how many iterations the place where the run stands is the answer of
         the rule "random". None: that cannot be said beforehand.
@@ -222,21 +210,16 @@ class Context:
 
     Attributes
     ----------
-    rng : Generator
-        The run's own random numbers.
+    rng, project : Generator, Projection or None
+        The run's own random numbers, and the allowed set.
     sample : callable or None
         `sample(rng, k)` draws k ξ; None when there is no ξ to choose.
-    project : Projection or None
-        The allowed set; `projected` uses it.
-    max_evals, max_iter : int or None
-        Where the run will end.
-    nfev : int
-        Evaluations of this stage that were told before, the query at hand not included.
+    max_evals, max_iter, nfev : int or None
+        Where the run will end, and the evaluations of this stage that were told before the query at hand.
     n : int or None
         Number of components of a finite sum, whose indices are the ξ.
     facts : Facts
-        What the values of the whole run have shown, those that are being told included: counts, failures, precision,
-        incumbent, noise.
+        What the values of the whole run have shown, those that are being told included.
     """
 
     rng: np.random.Generator
@@ -255,11 +238,8 @@ class Context:
 
     def progress(self, nit: int) -> float | None:
         """Return the share of the run that is over, by whichever limit is nearer; None without limits."""
-        shares = [
-            done / max(limit, 1)
-            for done, limit in ((self.nfev, self.max_evals), (nit, self.max_iter))
-            if limit is not None
-        ]
+        limits = ((self.nfev, self.max_evals), (nit, self.max_iter))
+        shares = [done / max(limit, 1) for done, limit in limits if limit is not None]
         return min(max(shares), 1.0) if shares else None
 
     def after(self, query: Query) -> Context:
@@ -287,9 +267,7 @@ class Context:
 
     def bounds(self, d: int) -> Bounds | None:
         """Return the bounds of a box, one for each coordinate; None without a box."""
-        if not isinstance(self.project, Box):
-            return None
-        return np.full(d, self.project.lower, float), np.full(d, self.project.upper, float)
+        return self.project.bounds(d) if isinstance(self.project, Box) else None
 
 
 def repeated(samples: Samples | None, times: int) -> Samples | None:
@@ -300,6 +278,14 @@ def repeated(samples: Samples | None, times: int) -> Samples | None:
 def within(query: Query, limit: int | None) -> Query | None:
     """Return the query, or None when it is larger than the limit."""
     return query if limit is None or len(query) <= limit else None
+
+
+def check_rho(settings: Any) -> None:
+    """Refuse a ρ that is not between 0 and δ."""
+    delta: float = settings.delta
+    if settings.rho is not None:
+        expected = f"a number between 0 and delta = {delta:g}"
+        arguments.check(settings, arguments.number, "rho", expected=expected, fits=lambda v: 0 < v < delta)
 
 
 START = "start point"  # the name of x0 among candidates
@@ -333,6 +319,16 @@ class Unsupported(Exception):
 
 
 @dataclass
+class Chunk:
+    """What is asked of a kernel: at most so many iterations, within `limit` evaluations."""
+
+    iterations: int
+    limit: int | None
+    mean: Average | None  # takes the iterates, if it is there
+    stop: Callable[[], bool]  # tells that the user wants to stop: then as few iterations as possible
+
+
+@dataclass
 class ChunkResult:
     """What whole iterations in machine code hand over: their last step, with all completed, and the tally of values."""
 
@@ -340,11 +336,12 @@ class ChunkResult:
     tally: Tally
 
 
-class Kernel(Protocol):
+class Kernel(ABC):
     """Whole iterations of a method in machine code; `outputs` are the output rules that it can serve."""
 
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ("last", "average", "random")
 
+    @abstractmethod
     def plan(self, state: Any, context: Context, limit: int | None, until: float, most: int | None) -> int:
         """Return how many iterations to do next: until `until` evaluations are made, within `limit` and `most`.
 
@@ -353,20 +350,11 @@ class Kernel(Protocol):
 
     def offers(self, state: Any) -> bool:
         """Whether the iterations to come offer their iterates as answers."""
+        return True
 
-    def run(
-        self,
-        state: Any,
-        context: Context,
-        iterations: int,
-        limit: int | None,
-        mean: Average | None,
-        stop: Callable[[], bool],
-    ) -> ChunkResult:
-        """Do at most `iterations` iterations, within `limit` evaluations; take the iterates into `mean`, if any.
-
-        `stop()` tells that the user wants to stop: then as few as possible.
-        """
+    @abstractmethod
+    def run(self, state: Any, context: Context, chunk: Chunk) -> ChunkResult:
+        """Do the iterations, fewer if one of them fails altogether."""
 
 
 @dataclass(frozen=True)

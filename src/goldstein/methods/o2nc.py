@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,11 +19,11 @@ from goldstein.compiled.tally import O2NC as O2NC_RECORD
 from goldstein.compiled.tally import record_of, write_back
 from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.kernel import CompiledKernel
-from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step
+from goldstein.methods.method import TRAVEL, Context, Kernel, Method, Needs, Scale, Step, check_rho
 from goldstein.methods.zeroth_order import SmoothedState, ZerothOrder
 from goldstein.norms import usable
 from goldstein.oracle import Array, Oracle, Query
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 LEARNERS = ("adagrad", "ogd")
 
@@ -40,16 +40,15 @@ class Segment(State):
 class O2NCState(SmoothedState, FirstOrderState):
     """State of O2NC; `x` is the mean of the last finished block, the answer so far."""
 
-    position: Array = None  # type: ignore[assignment]  # the moving point x_n
-    displacement: Array = None  # type: ignore[assignment]  # Δ, the learner's play
-    points: Array = None  # type: ignore[assignment]  # sum of z over the current block
-    gradients: Array = None  # type: ignore[assignment]  # sum of g over the current block
+    position: Array = LATER  # the moving point x_n
+    displacement: Array = LATER  # Δ, the learner's play
+    points: Array = LATER  # sum of z over the current block
+    gradients: Array = LATER  # sum of g over the current block
     done: int = 0  # steps of the current block
     squares: float = 0.0  # sum of ‖g‖² over the current block (for AdaGrad)
     block_norm: float = np.nan  # of the mean gradient of the last block: bounds dist(0, ∂_δ f(x)), up to noise
 
     def restart(self) -> None:
-        """Begin a block."""
         self.displacement = np.zeros_like(self.x)
         self.points = np.zeros_like(self.x)
         self.gradients = np.zeros_like(self.x)
@@ -57,13 +56,11 @@ class O2NCState(SmoothedState, FirstOrderState):
         self.squares = 0.0
 
     def note(self) -> dict[str, str]:
-        """Say what the last block has shown."""
         if np.isnan(self.block_norm):
             return {"block": "No block was finished; the answer is the start."}
         return {"block": f"The mean gradient of the last block has norm {self.block_norm:.3g}."}
 
 
-@dataclass(frozen=True)
 class _Blocks(Method):
     """What both forms share: the learner, and the blocks in which it plays."""
 
@@ -72,16 +69,17 @@ class _Blocks(Method):
         """D, the radius of the learner's ball."""
         raise NotImplementedError
 
-    def _check_learner(self, block_length: int, step_size: float | None, learner: str) -> None:
-        arguments.keep(
-            self,
-            block_length=arguments.count("block_length", block_length),
-            step_size=arguments.optional_positive("step_size", step_size),
-            learner=arguments.one_of("learner", learner, LEARNERS),
-        )
-        if learner == "ogd" and step_size is None:
+    block_length: int
+    step_size: float | None
+    learner: str
+
+    def _check_learner(self) -> None:
+        arguments.check(self, arguments.count, "block_length")
+        arguments.check(self, arguments.optional_positive, "step_size")
+        arguments.check(self, arguments.one_of, "learner", names=LEARNERS)
+        if self.learner == "ogd" and self.step_size is None:
             raise ValueError("The learner ogd needs a positive step_size; adagrad finds its own.")
-        if learner == "adagrad" and step_size is not None:
+        if self.learner == "adagrad" and self.step_size is not None:
             raise ValueError("The learner adagrad finds its own step; leave step_size out, or choose ogd.")
 
     def _start(self, x: Array) -> O2NCState:
@@ -98,8 +96,7 @@ class _Blocks(Method):
     @np.errstate(over="ignore", invalid="ignore")
     def _learn(self, state: O2NCState, context: Context, segment: Segment, g: Array) -> bool:
         """Take the gradient at z; let the learner play its next Δ; return whether that ends the block."""
-        length: int = self.block_length  # type: ignore[attr-defined]
-        eta: float | None = self.step_size  # type: ignore[attr-defined]
+        eta = self.step_size
         radius = self.play_radius
         state.position = segment.position
         squared = float(g @ g)
@@ -114,17 +111,17 @@ class _Blocks(Method):
         state.done += 1
         state.step_size = eta
         state.grad_norm = float(np.sqrt(squared))
-        if state.done < length:
+        if state.done < self.block_length:
             return False
-        mean = state.gradients / length
-        state.x = context.projected(state.points / length, 0.0)  # rounding must not leave the set
+        mean = state.gradients / self.block_length
+        state.x = context.projected(state.points / self.block_length, 0.0)  # rounding must not leave the set
         state.block_norm = float(np.sqrt(mean @ mean))
         state.restart()
         return True
 
     def _any_block(self, rng: np.random.Generator, max_iter: int) -> int:
         """Draw one of the blocks: after how many iterations its mean is where the run stands."""
-        length: int = self.block_length  # type: ignore[attr-defined]
+        length = self.block_length
         return min(max_iter, length * (1 + int(rng.random() * max(1, max_iter // length))))
 
     @classmethod
@@ -132,7 +129,7 @@ class _Blocks(Method):
         return super()._complete(options) and not _lacks_step(options)
 
     @classmethod
-    def _with_blocks(cls, scale: Scale, settings: dict[str, Any], steps: int, G: float) -> Any:
+    def _with_blocks(cls, scale: Scale, settings: dict[str, Any], steps: int, G: float) -> Self:
         """Return the method with a block length M, and a step for "ogd".
 
         All blocks together can travel (steps / M)·δ, which must be a few R.
@@ -200,9 +197,8 @@ class O2NC(_Blocks, FirstOrder):
     name: ClassVar[str] = "o2nc"
 
     def __post_init__(self) -> None:
-        arguments.keep(self, delta=arguments.positive("delta", self.delta))
-        self._check_learner(self.block_length, self.step_size, self.learner)
-        self._check_source(self.delta)
+        self._check_source()
+        self._check_learner()
 
     @property
     def needs(self) -> Needs:
@@ -210,7 +206,6 @@ class O2NC(_Blocks, FirstOrder):
 
     @property
     def play_radius(self) -> float:
-        """D, the radius of the learner's ball."""
         return (self.delta - self._radius) / self.block_length
 
     def _init(self, x: Array, context: Context) -> O2NCState:
@@ -220,8 +215,7 @@ class O2NC(_Blocks, FirstOrder):
         if limit is not None and limit < 1:
             return None
         segment = self._travel(state, context, self._radius)
-        xi = None if context.sample is None else context.sample(context.rng, 1)
-        return Query(segment.z[None], xi, order=1, aux=segment)
+        return Query(segment.z[None], context.draw(1), order=1, aux=segment)
 
     def _tell(self, state: O2NCState, context: Context, query: Query, values: Array) -> Step:
         ended = usable(values) and self._learn(state, context, query.aux, values[0])
@@ -232,8 +226,7 @@ class O2NC(_Blocks, FirstOrder):
     def from_scale(cls, scale: Scale, options: Mapping[str, Any]) -> O2NC:
         delta = max(0.1 * scale.radius, 2 * (options.get("rho") or 0.0))
         steps = cls._affordable(scale, options)
-        planned: O2NC = cls._with_blocks(scale, {"delta": delta, **options}, steps, scale.gradient)
-        return planned
+        return cls._with_blocks(scale, {"delta": delta, **options}, steps, scale.gradient)
 
 
 @dataclass(frozen=True)
@@ -280,12 +273,10 @@ class ZOO2NC(_Blocks, ZerothOrder):
     name: ClassVar[str] = "zo-o2nc"
 
     def __post_init__(self) -> None:
-        self._check(self.delta, batch_size=self.batch_size)
-        self._check_learner(self.block_length, self.step_size, self.learner)
-        if self.rho is not None:
-            expected = f"a number between 0 and delta = {self.delta:g}"
-            arguments.keep(self, rho=arguments.number("rho", self.rho, expected, lambda v: 0 < v < self.delta))
-        arguments.keep(self, displacement=arguments.optional_positive("displacement", self.displacement))
+        self._check("batch_size")
+        self._check_learner()
+        check_rho(self)
+        arguments.check(self, arguments.optional_positive, "displacement")
 
     @property
     def needs(self) -> Needs:
@@ -297,7 +288,6 @@ class ZOO2NC(_Blocks, ZerothOrder):
 
     @property
     def play_radius(self) -> float:
-        """D, the radius of the learner's ball."""
         return self.displacement or (self.delta - self._radius) / self.block_length
 
     def init(self, x: Array, context: Context) -> O2NCState:
@@ -325,8 +315,7 @@ class ZOO2NC(_Blocks, ZerothOrder):
         delta = max(0.1 * scale.radius, scale.floor, 2 * (options.get("rho") or 0.0))
         settings = {"delta": delta, "batch_size": 1, **options}
         steps = max(1, scale.evals // (2 * settings["batch_size"]))
-        planned: ZOO2NC = cls._with_blocks(scale, settings, steps, scale.estimate)
-        return planned
+        return cls._with_blocks(scale, settings, steps, scale.estimate)
 
     def kernel(self, oracle: Oracle) -> Kernel:
         self._check_compilable()

@@ -24,8 +24,7 @@ class OnePhase(GFM):
     Examples
     --------
     >>> import numpy as np, goldstein as gs
-    >>> from goldstein.methods.one_phase import OnePhase
-    >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(5), OnePhase(0.01, 0.02), max_evals=4000, rng=0)
+    >>> res = gs.minimize(lambda x: abs(x).sum(), np.ones(5), gs.OnePhase(0.01, 0.02), max_evals=4000, rng=0)
     >>> bool(res.fun < 0.5)
     True
     """

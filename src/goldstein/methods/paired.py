@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from goldstein.methods.method import Context, Method, MethodState, Step
+from goldstein.methods.method import Context, Method, MethodState, Step, within
 from goldstein.oracle import Array, Query
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 SHARE = 200  # one part in so many of the budget judges a point
 MOST = 2000  # values at most
@@ -38,7 +38,7 @@ class CommonSamples(State):
 class PairedEvaluationState(MethodState):
     """State of `PairedEvaluation`: the samples, and their values once they are told."""
 
-    common: CommonSamples = None  # type: ignore[assignment]
+    common: CommonSamples = LATER
     values: Array | None = None
 
 
@@ -52,10 +52,8 @@ class PairedEvaluation(Method):
         return PairedEvaluationState(x)
 
     def ask(self, state: PairedEvaluationState, context: Context, limit: int | None) -> Query | None:
-        common = state.common
-        if limit is not None and limit < common.size:
-            return None
-        return Query(np.broadcast_to(state.x, (common.size, state.x.size)), common.samples)
+        points = np.broadcast_to(state.x, (state.common.size, state.x.size))
+        return within(Query(points, state.common.samples), limit)
 
     def tell(self, state: PairedEvaluationState, context: Context, query: Query, values: Array) -> Step:
         state.values = np.where(np.isfinite(values), values, np.nan)

@@ -18,7 +18,7 @@ from goldstein.methods.paired import CommonSamples, PairedEvaluation, PairedEval
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.methods.survey import taken_as_noise
 from goldstein.oracle import Array, Oracle, Query
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 EARLY_SHARE = 0.05  # share of the budget after which the second method gives up if it is behind
 SHARE = 0.15  # what each gets, and again if the second leads
@@ -30,13 +30,12 @@ EVALUATE = 2  # `active` while `PairedEvaluation` runs
 class Arm(State):
     """One of the two."""
 
-    # x, value, candidates: where it stands, the lowest of its values, and what its last step offered as answers
-    x: Array
-    value: float = np.inf
+    x: Array  # where it stands
+    value: float = np.inf  # the lowest of its values
     state: Any = None  # its state as long as it is not active
-    used: int = 0  # used, nit: its evaluations and iterations
+    used: int = 0  # its evaluations
     nit: int = 0
-    candidates: Any = None
+    candidates: Any = None  # what its last step offered as answers
     values: Array | None = None  # its values on the common samples
 
 
@@ -44,19 +43,16 @@ class Arm(State):
 class PortfolioState(StagedState):
     """State of `Portfolio`; `inner` is the state of the active method."""
 
-    origin: Array = None  # type: ignore[assignment]
-    # active, previous: 0 and 1 are the methods, 2 is the paired evaluation; and which arm was active before that
-    active: int = 0
-    previous: int = 0
+    origin: Array = LATER
+    active: int = 0  # 0 and 1 are the methods, 2 is the paired evaluation
+    previous: int = 0  # which arm was active before that
     arms: Any = None
-    rounds: int = 1  # rounds, winner: how many shares each gets, and who has won; -1 as long as that is open
-    winner: int = -1
-    # the value of the first method when it had used a twentieth; NaN once the second was compared with it
-    early_value: float | None = None
-    common: CommonSamples | None = None
-    # next_check, rechecked: after how many evaluations the lowest point is asked for again, and the value there
-    next_check: float = np.inf
-    rechecked: float = np.nan
+    rounds: int = 1  # how many shares each gets
+    winner: int = -1  # who has won; -1 as long as that is open
+    early_value: float | None = None  # of the first method at a twentieth; NaN once the second was compared with it
+    common: CommonSamples = LATER
+    next_check: float = np.inf  # after how many evaluations the lowest point is asked for again
+    rechecked: float = np.nan  # its value
 
 
 @dataclass(frozen=True)
@@ -117,14 +113,12 @@ class Portfolio(Staged):
         return step
 
     def _summary(self, state: PortfolioState) -> str:
-        """Return who found the lowest point."""
         one, other = state.arms
         leader = self.second if other.value < one.value else self.first
         used = f"evaluations: {self.first.name} {one.used}, {self.second.name} {other.used}"
         return f"The lowest point is that of {leader.name} ({used})."
 
     def _arm_step(self, state: PortfolioState, context: Context, step: Step) -> None:
-        """Take a step of an arm, and decide which is next."""
         arm = state.arms[state.active]
         arm.used = context.nfev - state.evals_before
         arm.nit = state.nit - state.nit_before
@@ -140,7 +134,6 @@ class Portfolio(Staged):
             self._recheck(state, context)
 
     def _schedule(self, state: PortfolioState, context: Context, arm: Arm) -> None:
-        """Decide whether the active arm continues."""
         budget = self._budget(state.x.size, context)
         one, other = state.arms
         looking = not context.noisy and arm.used >= EARLY_SHARE * budget
@@ -157,7 +150,7 @@ class Portfolio(Staged):
             self._activate(state, context, 1)
         elif context.noisy:
             state.common = CommonSamples.draw(context, budget)
-            self._evaluate(state, context, 0)
+            self._evaluate(state, context, 0, one.x, state.common)
         elif other.value >= one.value:
             self._decide(state, context, 0)
         elif state.rounds == 1:
@@ -184,31 +177,23 @@ class Portfolio(Staged):
         arm.state = None
 
     def _save_arm(self, state: PortfolioState) -> None:
-        """Keep the state of the active arm."""
         if state.inner is not None and state.active != EVALUATE:
             state.arms[state.active].state = state.inner
 
-    def _evaluate(self, state: PortfolioState, context: Context, arm: int) -> None:
-        """Evaluate where an arm stands on the common samples."""
-        assert state.common is not None
-        self._start_evaluation(state, context, arm, state.arms[arm].x, state.common)
-
-    def _start_evaluation(
-        self, state: PortfolioState, context: Context, previous: int, x: Array, common: CommonSamples
-    ) -> None:
+    def _evaluate(self, state: PortfolioState, context: Context, arm: int, x: Array, common: CommonSamples) -> None:
+        """Evaluate x on common samples; `arm` stands there, or continues then."""
         self._save_arm(state)
         state.active = EVALUATE
-        state.previous = previous
+        state.previous = arm
         state.evals_before = context.nfev
         state.nit_before = state.nit
         state.inner = PairedEvaluationState(x, common=common)
 
     def _recheck(self, state: PortfolioState, context: Context) -> None:
-        """Ask for the lowest point again."""
         lowest = context.facts.incumbent
         if lowest.x is not None:
             state.rechecked = lowest.fun
-            self._start_evaluation(state, context, state.active, lowest.x, CommonSamples(1))
+            self._evaluate(state, context, state.active, lowest.x, CommonSamples(1))
 
     def _evaluated(self, state: PortfolioState, context: Context, step: Step) -> None:
         values = state.inner.values
@@ -220,7 +205,7 @@ class Portfolio(Staged):
         one, other = state.arms
         state.arms[state.previous].values = values
         if state.previous == 0:
-            self._evaluate(state, context, 1)
+            self._evaluate(state, context, 1, other.x, state.common)
             return
         mean, _ = paired_difference(other.values, one.values)
         self._decide(state, context, 1 if mean < 0 else 0)

@@ -31,28 +31,19 @@ TINY = float(np.finfo(float).tiny)
 class Probe(State):
     """What probing has found so far."""
 
-    # rounds, batch, repeats: bisections to do, directions in each, and evaluations of x0 itself that measure
-    # noise
-    rounds: int
-    batch: int
-    repeats: int
-    # low, high, start: log r lies between the first two; the third is the first radius, in logarithms, if the
-    # second is not known
-    low: float
+    rounds: int  # bisections to do
+    batch: int  # directions in each
+    repeats: int  # evaluations of x0 itself that measure noise
+    low: float  # low, high: log r lies between them
     high: float
-    start: float = 0.0
-    # slope, level, noise: root mean square slope along w at the last radius, largest |F| seen at x0, standard
-    # deviation of F at x0
-    slope: float = 0.0
-    level: float = 0.0
-    noise: float = 0.0
+    start: float = 0.0  # log of the first radius, if `high` is not known
+    slope: float = 0.0  # root mean square slope along w at the last radius
+    level: float = 0.0  # largest |F| seen at x0
+    noise: float = 0.0  # standard deviation of F at x0
     done: int = 0  # queries answered
-    # steepest, kink: largest slope that stood out from noise and rounding, and the same of even parts where no
-    # slope did
-    steepest: float = 0.0
-    kink: float = 0.0
-    # it goes outwards by factors, and a radius where only an even part stands out is too far: the function is
-    # flat out there
+    steepest: float = 0.0  # largest slope that stood out from noise and rounding
+    kink: float = 0.0  # the same of even parts where no slope did
+    # it goes outwards by factors, and a radius where only an even part stands out is too far: F is flat out there
     careful: bool = False
 
     @classmethod
@@ -69,7 +60,6 @@ class Probe(State):
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to ask."""
         return self.done >= self.rounds + (self.repeats > 0)
 
     @property
@@ -122,7 +112,6 @@ class Probe(State):
         return Query(context.all_projected(points), repeated(xi, 3), recipe=recipe)
 
     def tell(self, context: Context, query: Query, values: Array) -> None:
-        """Take the answer."""
         radius = self.radius
         self.done += 1
         if self.repeats and self.done == 1:

@@ -69,7 +69,6 @@ class Probed(Staged):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The name of the method."""
         return self.requested
 
     @property

@@ -38,7 +38,6 @@ class DenseInverseHessian(State):
         return self.matrix is None
 
     def dot(self, v: Array) -> Array:
-        """Return H v."""
         return self.scale * v if self.matrix is None else self.matrix @ v
 
     def update(self, s: Array, y: Array) -> None:
@@ -68,14 +67,12 @@ class LBFGS(State):
     Y: Array | None = None
 
     def reset(self, scale: float) -> None:
-        """Make H = scale · I."""
         self.scale = scale
         self.S = None
         self.Y = None
 
     @property
     def is_identity(self) -> bool:
-        """Whether nothing was learnt since H was a multiple of the identity."""
         return self.S is None
 
     def dot(self, v: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from goldstein.estimate.stream import Stream
 from goldstein.facts import SHORT_VALUES
 from goldstein.methods.kernel import CHUNK, CompiledKernel, locate, tally_of
 from goldstein.methods.method import (
+    Chunk,
     ChunkResult,
     Context,
     Kernel,
@@ -35,7 +36,7 @@ from goldstein.oracle import DOUBLE, Array, Oracle, Query, Samples
 from goldstein.oracle.recipe import Recipe, Repeated
 from goldstein.output import Average
 from goldstein.projection import Box
-from goldstein.state import MADE_AGAIN
+from goldstein.state import LATER, MADE_AGAIN
 
 FD_STEP = 1e-5  # h, in radii, where rounding allows it
 MAX_FD_STEP = 0.1  # h at most, in radii, however coarse the values are
@@ -58,27 +59,23 @@ UNLIMITED = sys.maxsize
 class SiftState(MethodState):
     """State of `Sift`."""
 
-    origin: Array = None  # type: ignore[assignment]
-    radius: float = 0.0  # R, and the sum of ‖step‖² so far
-    walk: float = 0.0
-    # G_j, the sum of g_j² so far
-    squares: Array = None  # type: ignore[assignment]
+    origin: Array = LATER
+    radius: float = 0.0  # R
+    walk: float = 0.0  # the sum of ‖step‖² so far
+    squares: Array = LATER  # G_j, the sum of g_j² so far
     bisection: sift.Sift | None = None  # the bisection that is under way
     progress: float = 0.0  # share of the run that was over when it began
-    # units, resample: shape (batch, d): steps of the walks in units of h, and which of them are drawn anew for
-    # the next batch: those of flat components are used again, but for every fourth batch (effects that cancel on
-    # a walk would do so for ever)
-    units: Array | None = None
+    units: Array | None = None  # shape (batch, d): steps of the walks in units of h
+    # which of them are drawn anew for the next batch: those of flat components are used again, but for every fourth
+    # batch (effects that cancel on a walk would do so for ever)
     resample: sift.Mask | None = None
     # from where each of the units was drawn, for points that are made again elsewhere; None where that is unknown
     streams: list[Stream | None] | None = field(default=None, metadata=MADE_AGAIN)
     order: sift.Whole | None = None  # order, place: the components of a finite sum in random order, and the next one
     place: int = 0
-    # sum_sq_norm, n_estimates, n_active: sum of ‖g‖² over all ξ, how many those are, and how many of them were
-    # not flat
-    sum_sq_norm: float = 0.0
-    n_estimates: float = 0.0
-    n_active: float = 0.0
+    sum_sq_norm: float = 0.0  # sum of ‖g‖² over all ξ
+    n_estimates: float = 0.0  # how many those are
+    n_active: float = 0.0  # how many of them were not flat
     magnitude: float = 0.0  # sum of |v(0)| over them
     below_roundoff: int = 0  # those whose ends differ by rounding alone
     set_note: str = ""  # by how much queries may leave the allowed set
@@ -179,18 +176,13 @@ class Sift(Method):
     name: ClassVar[str] = "sift"
 
     def __post_init__(self) -> None:
-        tolerance = self.tolerance
-        arguments.keep(
-            self,
-            radius=arguments.positive("radius", self.radius),
-            fd_step=arguments.optional_positive("fd_step", self.fd_step),
-            batch_size=arguments.count("batch_size", self.batch_size),
-            decay=arguments.not_negative("decay", self.decay),
-            tolerance=None if tolerance is None else arguments.not_negative("tolerance", tolerance),
-            rho=arguments.not_negative("rho", self.rho),
-            max_evals_per_sample=arguments.optional_count("max_evals_per_sample", self.max_evals_per_sample, least=2),
-            growth=arguments.not_negative("growth", self.growth),
-        )
+        arguments.check(self, arguments.positive, "radius")
+        arguments.check(self, arguments.optional_positive, "fd_step")
+        arguments.check(self, arguments.count, "batch_size")
+        arguments.check(self, arguments.not_negative, "decay", "rho", "growth")
+        if self.tolerance is not None:
+            arguments.check(self, arguments.not_negative, "tolerance")
+        arguments.check(self, arguments.optional_count, "max_evals_per_sample", least=2)
 
     @property
     def needs(self) -> Needs:
@@ -217,7 +209,8 @@ class Sift(Method):
         remaining = UNLIMITED if limit is None else limit
         if state.bisection is not None:
             return state.bisection.query() if state.bisection.pending <= remaining else None
-        free = _n_free(state.x.size, context)
+        bounds = context.bounds(state.x.size)
+        free = state.x.size if bounds is None else int((bounds[0] < bounds[1]).sum())
         if free == 0 or remaining < 2:
             return None
         size = self._batch(context)
@@ -270,10 +263,7 @@ class Sift(Method):
         return Batch(sift.Sift.of(walk, samples, tolerance, cap, context.facts.roundoff), units, streams, order, place)
 
     def _units(self, state: SiftState, context: Context) -> tuple[Array, list[Stream | None] | None]:
-        """Return the steps of a batch in units of h: those of components that were flat, others drawn anew.
-
-        Return also from where each was drawn, if they are many.
-        """
+        """Return steps in units of h, drawn anew but for components that were flat; and from where, if many."""
         size = self._batch(context)
         d = state.x.size
         resample = np.ones(size, np.bool_)
@@ -438,18 +428,8 @@ class _Compiled(CompiledKernel):
         iterations = math.ceil(soft / (2 * method._batch(context)))
         return iterations if most is None else min(iterations, most)
 
-    def call(self, *_: Any) -> int:
-        raise NotImplementedError  # iterations differ in cost: `run` calls the loop itself
-
-    def run(
-        self,
-        state: SiftState,
-        context: Context,
-        iterations: int,
-        limit: int | None,
-        mean: Average | None,
-        stop: Callable[[], bool],
-    ) -> ChunkResult:
+    def run(self, state: SiftState, context: Context, chunk: Chunk) -> ChunkResult:
+        """Do the iterations; since they differ in cost, this calls the loop itself."""
         from goldstein.compiled import sift as loop  # which needs numba
 
         method: Sift = self.method
@@ -467,23 +447,17 @@ class _Compiled(CompiledKernel):
         record = record_of(SIFT, state)
         tally = new_tally()
         g = np.full(d, np.nan)
-        average = np.empty(0)
-        count = 0
-        if mean is not None:
-            average = state.x.copy() if mean.mean is None else mean.mean.copy()
-            count = mean.count
+        mean = chunk.mean or Average(np.empty(0))
+        mean.mean = state.x.copy() if mean.mean is None else mean.mean.copy()
         cap = method._max_evals_per_sample(context)
         soft = math.ceil(min(self._edge - context.nfev, CHUNK))
-        limits = (iterations, min(d + 1, cap), cap, soft, UNLIMITED if limit is None else limit)
+        limits = (chunk.iterations, min(d + 1, cap), cap, soft, UNLIMITED if chunk.limit is None else chunk.limit)
         arrays = (state.origin, state.squares, g, state.units, state.resample, order)
         records = (context.nfev, self._settings(d, context), record, new_record(SIFT_BATCH), tally)
+        inputs = (self.n, state.x, mean.mean, mean.count, limits, arrays, *records)
         with locate(state):
-            done, used = self.compiled(
-                loop.sift, context.rng, self.n, state.x, average, count, *limits, *arrays, *records
-            )
-        if mean is not None:
-            mean.mean = average
-            mean.count += done
+            done, used = self.compiled(loop.sift, context.rng, *inputs)
+        mean.count += done
         write_back(record, state)
         if not np.isnan(g[0]):
             state.grad_norm = norm(g)
@@ -551,12 +525,6 @@ def _draw(state: SiftState, context: Context, size: int) -> tuple[Samples | None
         done += taken
         place += taken
     return drawn, order, place
-
-
-def _n_free(d: int, context: Context) -> int:
-    """Return how many coordinates are not fixed by their bounds."""
-    bounds = context.bounds(d)
-    return d if bounds is None else int((bounds[0] < bounds[1]).sum())
 
 
 def _sum(a: Array) -> Any:

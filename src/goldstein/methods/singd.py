@@ -20,6 +20,7 @@ from goldstein.methods.first_order import FirstOrder, FirstOrderState
 from goldstein.methods.method import TARGET, TRAVEL, Context, Needs, Scale, Step
 from goldstein.norms import usable
 from goldstein.oracle import Array, Query
+from goldstein.state import LATER
 
 
 @dataclass
@@ -27,7 +28,7 @@ class SINGDState(FirstOrderState):
     """State of SINGD."""
 
     m: Array | None = None  # the mean of gradients m_t; None before the first
-    past: Array = None  # type: ignore[assignment]  # ring of the last K iterates; x_j stands in row j mod K
+    past: Array = LATER  # ring of the last K iterates; x_j stands in row j mod K
 
 
 @retired.fields(step="fd_step")
@@ -98,14 +99,11 @@ class SINGD(FirstOrder):
     name: ClassVar[str] = "singd"
 
     def __post_init__(self) -> None:
-        for name in ("delta", "p", "q"):
-            arguments.keep(self, **{name: arguments.positive(name, getattr(self, name))})
-        beta = arguments.number("beta", self.beta, "a number in [0, 1)", lambda v: 0 <= v < 1)
-        arguments.keep(self, beta=beta)
+        self._check_source()
+        arguments.check(self, arguments.positive, "p", "q")
+        arguments.check(self, arguments.number, "beta", expected="a number in [0, 1)", fits=lambda v: 0 <= v < 1)
         if self.perturb_radius is not None:
-            expected = "a share of ‖m‖ between 0 and 1, or None"
-            arguments.keep(self, perturb_radius=arguments.share("perturb_radius", self.perturb_radius, expected))
-        self._check_source(self.delta)
+            arguments.check(self, arguments.share, "perturb_radius", expected="a share of ‖m‖ between 0 and 1, or None")
 
     @property
     def needs(self) -> Needs:
@@ -128,8 +126,7 @@ class SINGD(FirstOrder):
         else:
             ahead = self._ahead(state.x, state.m, context)
             y = state.x + context.rng.random() * (ahead - state.x)  # Alg. 2, line 4
-        xi = None if context.sample is None else context.sample(context.rng, 1)
-        return Query(y[None], xi, order=1, aux=ahead)
+        return Query(y[None], context.draw(1), order=1, aux=ahead)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _tell(self, state: SINGDState, context: Context, query: Query, values: Array) -> Step:
@@ -205,7 +202,7 @@ class PSINGD(SINGD):
     -----
     The text of Tian, Zhou and So, with their exact algorithm and constants, was not available. This is a
     reconstruction: the perturbation that Davis et al. (2022) give for the deterministic method, of which they say
-    that it applies to the stochastic one in the same way and at the same cost. Parameters as in `SINGD`.
+    that it applies to the stochastic one in the same way and at the same cost.
 
     References
     ----------

@@ -6,11 +6,10 @@ Subclasses say which stages there are and when one is over; asking, telling, bud
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from goldstein.methods.method import ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported, within
+from goldstein.methods.method import Chunk, ChunkResult, Context, Kernel, Method, MethodState, Step, Unsupported, within
 from goldstein.oracle import Array, Oracle, Query
 from goldstein.output import Average
 
@@ -64,7 +63,6 @@ class Staged(Method):
         return step
 
     def _enter(self, state: StagedState, context: Context, x: Array, average: Average | None = None) -> None:
-        """Begin the next stage at x."""
         state.stage += 1
         state.evals_before = context.nfev
         state.nit_before = state.nit
@@ -111,7 +109,7 @@ class ProbeStage(Method):
 PROBE_STAGE = ProbeStage()
 
 
-class StagedKernel:
+class StagedKernel(Kernel):
     """Runs the kernel of the present stage, up to the end of that stage."""
 
     def __init__(self, method: Staged, oracle: Oracle, outputs: tuple[str, ...]) -> None:
@@ -133,11 +131,9 @@ class StagedKernel:
         return self._inner
 
     def offers(self, state: StagedState) -> bool:
-        """Whether the iterations to come offer their iterates as answers."""
         return state.average is None
 
     def plan(self, state: StagedState, context: Context, limit: int | None, until: float, most: int | None) -> int:
-        """Return how many iterations to do next; see `Kernel`."""
         kernel = self._kernel(state)
         if kernel is None:
             return 0
@@ -149,20 +145,11 @@ class StagedKernel:
             most = remaining if most is None else min(remaining, most)
         return kernel.plan(state.inner, stage, limit, until, most)
 
-    def run(
-        self,
-        state: StagedState,
-        context: Context,
-        iterations: int,
-        limit: int | None,
-        mean: Average | None,
-        stop: Callable[[], bool],
-    ) -> ChunkResult:
-        """Do the iterations; see `Kernel`."""
+    def run(self, state: StagedState, context: Context, chunk: Chunk) -> ChunkResult:
         kernel = self._kernel(state)
         assert kernel is not None
         stage = self.method._stage_context(state, context)
         before = stage.nfev
-        bulk = kernel.run(state.inner, stage, iterations, limit, state.average or mean, stop)
+        result = kernel.run(state.inner, stage, replace(chunk, mean=state.average or chunk.mean))
         context.nfev += stage.nfev - before
-        return ChunkResult(self.method._finish_step(state, context, bulk.step), bulk.tally)
+        return ChunkResult(self.method._finish_step(state, context, result.step), result.tally)

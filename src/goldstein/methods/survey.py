@@ -29,7 +29,7 @@ from goldstein.norms import root_mean_square
 from goldstein.oracle import Array, Query
 from goldstein.oracle.recipe import Joined, Repeated
 from goldstein.projection import Box
-from goldstein.state import State
+from goldstein.state import LATER, State
 
 EXACT = "exact"
 REPLAYED = "replayed"
@@ -74,8 +74,8 @@ class Pairs(State):
     w: Array
     samples: Any
     centre: Array
-    here: Array = None  # type: ignore[assignment]
-    smallest: Array = None  # type: ignore[assignment]
+    here: Array = LATER
+    smallest: Array = LATER
 
     def query(self, points: Array, context: Context, centre: Array | None = None) -> Query:
         """Ask for whole sets of points, one for each ξ; `centre` is where they are centred."""
@@ -92,17 +92,15 @@ class Survey(State):
     n_pairs: int  # n_pairs, n_walks: pairs of points at each radius, and walks
     n_walks: int
     step: Any  # what is asked next; None when the survey is over
-    pairs: Pairs = None  # type: ignore[assignment]
+    pairs: Pairs = LATER
     verdict: Verdict = field(default_factory=Verdict)
     level: float = 0.0  # largest |F| of its values
     uneven: bool = False  # slopes differ much between the near radii
-    # radius, low, high, bisections, on_kink: the present radius, and between which the length scale lies; x0 lies
-    # on a kink, which has no length
-    radius: float = NEAR[-1]
-    low: float = 0.0
+    radius: float = NEAR[-1]  # the present one
+    low: float = 0.0  # low, high: between which the length scale lies
     high: float = np.inf
     bisections: int = 0
-    on_kink: bool = False
+    on_kink: bool = False  # x0 lies on a kink, which has no length
 
     @classmethod
     def plan(cls, x0: Array, context: Context, budget: int, requested: str) -> Survey:
@@ -119,7 +117,6 @@ class Survey(State):
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to ask."""
         return self.step is None
 
     @property
@@ -137,7 +134,6 @@ class Survey(State):
         return query
 
     def tell(self, context: Context, query: Query, values: Array) -> None:
-        """Take the answer, and decide what to ask next."""
         values = np.where(np.isfinite(values), values, np.nan)
         self.level = max(self.level, float(np.nanmax(np.abs(values), initial=0.0)))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -148,7 +144,6 @@ class Survey(State):
         return CLEAR * context.facts.roundoff * self.level
 
     def decide(self, kind: str, reason: str) -> None:
-        """End with this kind."""
         self.verdict.kind = kind
         self.verdict.reason = reason
         self.step = None
@@ -195,7 +190,6 @@ class Survey(State):
             self.step = Walks(Pairs(w, samples, self.pairs.centre), max(STRIDE, self.radius) * self.length)
 
     def look_for_scale(self) -> None:
-        """No jumps: look for the length scale."""
         usual = EXACT if self.pairs.samples is None else REPLAYED
         reason = "no jumps found" if self.n_walks else "the budget is too small to look for jumps"
         if self.on_kink:
@@ -346,12 +340,10 @@ class Walks(State):
 
     pairs: Pairs  # along which w they go, with which ξ, and from where
     stride: float  # how far
-    ends: Array | None = None  # ends, values: shape (2, walks): of the piece of each walk that is being bisected
-    values: Array | None = None
-    # heights, changing, halvings: the changes some halvings before the last one, and on how many walks anything
-    # changed
-    heights: Array | None = None
-    changing: int = 0
+    ends: Array | None = None  # shape (2, walks): of the piece of each walk that is being bisected
+    values: Array = LATER  # F there
+    heights: Array = LATER  # the changes some halvings before the last one
+    changing: int = 0  # on how many walks anything changed
     halvings: int = 0
 
     def ask(self, survey: Survey, x0: Array, context: Context) -> Query:
@@ -365,7 +357,7 @@ class Walks(State):
 
     def tell(self, survey: Survey, context: Context, query: Query, values: Array) -> None:
         rounding = survey.rounding(context)
-        if self.ends is None or self.values is None:
+        if self.ends is None:
             along = values.reshape(PIECES + 1, -1)
             changes = np.abs(np.diff(along, axis=0))
             piece = np.argmax(np.nan_to_num(changes, nan=-1.0), axis=0)
@@ -383,11 +375,9 @@ class Walks(State):
         if self.halvings == HALVINGS - LAST:
             self.heights = heights
         if self.halvings == HALVINGS:
-            assert self.heights is not None
             self.judge(survey, int((heights > np.maximum(KEPT * self.heights, rounding)).sum()))
 
     def judge(self, survey: Survey, votes: int) -> None:
-        """Say whether F jumps."""
         reason = f"{votes} of {self.changing} walks found a jump"
         if survey.uneven:
             votes += 1

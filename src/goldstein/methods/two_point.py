@@ -9,6 +9,7 @@ and x0 are compared on common fresh samples.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from goldstein.methods.probe import ROUNDING, Probe
 from goldstein.methods.zeroth_order import SmoothedState
 from goldstein.norms import HUGE
 from goldstein.oracle import Array, Oracle, Query
-from goldstein.state import State
+from goldstein.state import LATER, State
 from goldstein.steps import Calibrated, Travel
 
 FIRST = 0.25  # radius of the first race, in kink radii: the middle of where the best radius was found to lie
@@ -61,25 +62,21 @@ class TwoPointState(SmoothedState):
     """State of `TwoPoint`."""
 
     phase: str = "probe"  # "probe", "race", "judge" or "run"
-    # origin, best: x0, and the best racer
-    origin: Array = None  # type: ignore[assignment]
-    best: Array = None  # type: ignore[assignment]
-    probe: Probe = None  # type: ignore[assignment]
-    race: Race = None  # type: ignore[assignment]
-    radius: float = 0.0  # R of the current segment, and the sum of its squared steps
-    walk: float = 0.0
-    # floor, most, leaves: bounds on δ from noise and from the allowed set, and whether queries leave that set all
-    # the same
-    floor: float = 0.0
-    most: float = np.inf
-    leaves: bool = False
-    pairs: int = 0  # pairs, t: length of the segment, and steps done in it
-    t: int = 0
+    origin: Array = LATER  # x0
+    best: Array = LATER  # the best racer
+    probe: Probe = LATER
+    race: Race = LATER
+    radius: float = 0.0  # R of the current segment
+    walk: float = 0.0  # the sum of its squared steps
+    floor: float = 0.0  # least δ, from noise
+    most: float = np.inf  # largest δ, from the allowed set
+    leaves: bool = False  # queries leave that set all the same
+    pairs: int = 0  # length of the segment
+    t: int = 0  # steps done in it
     note: str = "two-point was still probing."  # what has been chosen, in words
 
     @property
     def delta(self) -> float:
-        """The smoothing radius at this moment."""
         return min(max(SMOOTH * self.radius, self.floor), self.most)
 
 
@@ -245,12 +242,9 @@ class TwoPoint(Method):
         self._start_segment(state, context, "race", state.pairs)
 
     def _begin_run(self, state: TwoPointState, context: Context) -> None:
-        limits = []
-        if context.max_evals is not None:
-            limits.append((context.max_evals - context.nfev) // 2)
-        if context.max_iter is not None:
-            limits.append(context.max_iter - state.nit)
-        self._start_segment(state, context, "run", max(min(limits), 0))
+        evals = math.inf if context.max_evals is None else (context.max_evals - context.nfev) // 2
+        iterations = math.inf if context.max_iter is None else context.max_iter - state.nit
+        self._start_segment(state, context, "run", int(max(min(evals, iterations), 0)))
 
     def _start_segment(self, state: TwoPointState, context: Context, phase: str, pairs: int) -> None:
         state.most = np.inf if context.project is None else state.probe.fitting(state.delta, context.project)
@@ -265,7 +259,6 @@ class TwoPoint(Method):
             self._describe(state)
 
     def _describe(self, state: TwoPointState) -> None:
-        """Say what was chosen."""
         leaves = f"Queries may leave the allowed set by delta = {state.delta:.3g}. " if state.leaves else ""
         state.note = (
             f"{leaves}two-point ran GFM with delta = {state.delta:.3g} and {state.pairs} calibrated steps that decay "

@@ -10,7 +10,6 @@ import numpy as np
 
 from goldstein import arguments
 from goldstein.methods.gfm import GFM
-from goldstein.methods.gfm_plus import GFMPlus
 from goldstein.methods.method import Context, Kernel, Method, Needs, Scale, Step, Unsupported
 from goldstein.methods.staged import Staged, StagedKernel, StagedState
 from goldstein.oracle import Array, Oracle
@@ -56,7 +55,7 @@ class WarmStart(Staged):
         for phase in (self.first, self.second):
             if not isinstance(phase, Method):
                 raise TypeError(f"WarmStart takes two method objects, got {type(phase).__name__}.")
-        arguments.keep(self, iterations=arguments.optional_count("iterations", self.iterations))
+        arguments.check(self, arguments.optional_count, "iterations")
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -80,7 +79,6 @@ class WarmStart(Staged):
         )
 
     def _any_of_the_second(self, rng: np.random.Generator, max_iter: int) -> int:
-        """Draw one of the second phase's answers."""
         first = min(self.iterations or max_iter // 2, max_iter - 1)
         later = self.second.needs.random_stop
         assert later is not None
@@ -99,15 +97,14 @@ class WarmStart(Staged):
     def _stage_context(self, state: StagedState, context: Context) -> Context:
         if state.stage == 2:
             return self._remaining(state, context)
-        evals = context.max_evals
-        iterations = context.max_iter
         if self.iterations is not None:
             return replace(context, max_iter=self.iterations)
-        return replace(
-            context,
-            max_evals=None if evals is None else evals // 2,
-            max_iter=None if iterations is None else iterations // 2,
-        )
+        stage = replace(context)
+        if stage.max_evals is not None:
+            stage.max_evals //= 2
+        if stage.max_iter is not None:
+            stage.max_iter //= 2
+        return stage
 
     def _advance(self, state: StagedState, context: Context, step: Step) -> Step:
         if state.stage == 2:
@@ -155,17 +152,8 @@ class WarmStart(Staged):
         return StagedKernel(self, oracle, self.second.kernel(oracle).outputs)
 
 
-def ws_gfm(scale: Scale, options: Mapping[str, Any]) -> WarmStart:
-    """Return Algorithm 4 with the phases that were not given."""
-    return _from_scale(GFM, scale, options)
-
-
-def ws_gfm_plus(scale: Scale, options: Mapping[str, Any]) -> WarmStart:
-    """Return Algorithm 3 with the phases that were not given."""
-    return _from_scale(GFMPlus, scale, options)
-
-
-def _from_scale(second: type[Method], scale: Scale, options: Mapping[str, Any]) -> WarmStart:
+def ws_from_scale(second: type[Method], scale: Scale, options: Mapping[str, Any]) -> WarmStart:
+    """Return Algorithm 4 (`second` is GFM) or 3 (GFM+), with the phases that were not given."""
     half = replace(scale, evals=scale.evals // 2)
     nearer = replace(half, radius=scale.radius / 3)
     phases = dict(options)

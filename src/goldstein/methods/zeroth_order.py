@@ -51,7 +51,6 @@ class Reading:
 
     @property
     def empty(self) -> bool:
-        """Whether every direction failed."""
         return not self.usable.any()
 
     def estimate(self, block: int = 0) -> Array:
@@ -84,19 +83,19 @@ class ZerothOrder(Method):
     directions: str = "iid"
     estimator: str | Estimator = "central"
 
-    def _check(self, delta: float, **counts: int | None) -> None:
-        """Validate the settings that all zeroth-order methods have."""
-        arguments.keep(self, delta=arguments.positive("delta", delta))
-        for name, count in counts.items():
-            check = arguments.optional_count if name in OPTIONAL else arguments.count
-            arguments.keep(self, **{name: check(name, count)})
+    def _check(self, *counts: str) -> None:
+        """Validate the settings that all zeroth-order methods have, and these counts."""
+        arguments.check(self, arguments.positive, "delta")
+        for name in counts:
+            arguments.check(self, arguments.optional_count if name in OPTIONAL else arguments.count, name)
         arguments.one_of("directions", self.directions, DIRECTIONS)
         if isinstance(self.estimator, str):
             arguments.one_of("estimator", self.estimator, ESTIMATORS)
         elif not isinstance(self.estimator, Estimator):
             raise TypeError(f"estimator must be a name or an estimator, got {type(self.estimator).__name__}.")
-        for name, count in counts.items():
-            if name.endswith("batch_size") and count is not None and not self._estimator.batch(int(count), True):
+        for name in counts:
+            count = getattr(self, name)
+            if name.endswith("batch_size") and count is not None and not self._estimator.batch(count, True):
                 raise ValueError(f"The leave-one-out estimator needs {name} of at least one group, got {count}.")
 
     @cached_property
@@ -124,7 +123,6 @@ class ZerothOrder(Method):
 
     @property
     def _radius(self) -> float:
-        """The smoothing radius of the estimates."""
         delta: float = self.delta  # type: ignore[attr-defined]
         return delta
 

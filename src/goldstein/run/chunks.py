@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from goldstein.methods.method import Kernel, Unsupported
+from goldstein.methods.method import Chunk, Kernel, Unsupported
 from goldstein.output import Average, Random
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ class Chunks:
             return 0
         run = self.run
         limit = run.budget.for_method(run.facts)
-        chunk = self.kernel.run(run.state, run.context, iterations, limit, mean, run.interrupts.waiting)
-        run.facts.add(chunk.tally)
-        run.take(chunk.step, chunk.tally)
-        return chunk.step.completed
+        result = self.kernel.run(run.state, run.context, Chunk(iterations, limit, mean, run.interrupts.waiting))
+        run.facts.add(result.tally)
+        run.take(result.step, result.tally)
+        return result.step.completed
 
     def _run_with_picks(self, iterations: int, tracker: Random) -> None:
         """Do iterations, stopping wherever the random output picks the iterate that is about to be left."""

@@ -143,7 +143,6 @@ class _Probe:
         return self.oracle.evaluate(Query(points, samples)).values
 
     def rows(self, requested: int, d: int) -> int:
-        """Return how many points to ask for at once."""
         return min(max(requested, 4), max(64, NUMBERS_AT_ONCE // d))
 
     def common_samples(self, d: int) -> Any:

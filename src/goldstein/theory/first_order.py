@@ -29,17 +29,15 @@ def singd(p: Goal) -> Plan:
     α = 1 − β and h(r) = r²/(r + 4G) convex, and the parameters make avg E‖m‖ < ε/8. What m holds from more than K
     steps ago weighs β^K < ε/(15G), and the noise of the rest is below ε/11: less than ε/3 in all.
     """
-    return _singd(p, "singd", SINGD, "the gradient must satisfy ⟨g(x; ξ), v⟩ = F'(x; v; ξ) along the steps taken")
+    return _singd(p, SINGD, "the gradient must satisfy ⟨g(x; ξ), v⟩ = F'(x; v; ξ) along the steps taken")
 
 
 def psingd(p: Goal) -> Plan:
     """Plan PSINGD with the parameters of SINGD."""
-    return _singd(
-        p, "psingd", PSINGD, "parameters of singd; the constants of Tian, Zhou and So (2022) are not verified"
-    )
+    return _singd(p, PSINGD, "parameters of singd; the constants of Tian, Zhou and So (2022) are not verified")
 
 
-def _singd(p: Goal, name: str, method: Any, note: str) -> Plan:
+def _singd(p: Goal, method: Any, note: str) -> Plan:
     epsilon = min(p.epsilon, p.L)
     G = p.L if p.constants.kind == "sharp" else math.hypot(p.L, p.gradient_noise)
     log = math.log(16 * G / epsilon)
@@ -53,7 +51,7 @@ def _singd(p: Goal, name: str, method: Any, note: str) -> Plan:
     far = max(T - planned.lookback - 1, 0)  # most iterations after which the answer may stand
     mean = (far * (far + 1) // 2 + far) / T  # n iterations take n + 1 gradients; none at all take none
     more = {"gradients": T + 1, "oracle": "gradients", "claim": "E dist(0, ∂_δ f(x_out)) ≤ ε", "note": note}
-    return p.plan(name, planned, settings | {"lookback": planned.lookback}, T, T + 1, mean, **more)
+    return p.plan(method.name, planned, settings | {"lookback": planned.lookback}, T, T + 1, mean, **more)
 
 
 def o2nc(p: Goal) -> Plan:

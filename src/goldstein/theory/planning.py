@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from goldstein import arguments
 from goldstein.estimate.constants import constants as constants_of
@@ -28,7 +29,6 @@ PLANS: dict[str, Callable[[Goal], Plan]] = {
 }
 CONVEX = {"ws-gfm", "ws-gfm+", "one-phase"}
 PRINTED = {"gfm+", *CONVEX}
-FAILURE = 0.05  # γ unless another is given
 CHOICES = {  # of `plan`: the methods that have them
     "batch_size": ("gfm",),
     "restart": ("gfm+",),
@@ -38,6 +38,7 @@ CHOICES = {  # of `plan`: the methods that have them
     "sparsity": ("o2nc",),
     "failure_probability": ("ingd", "pingd", "cutting-plane"),
 }
+DEFAULTS = {"batch_size": 1, "restart": "clock", "gradients": "oracle"}  # None for the others
 
 
 def plan(
@@ -111,47 +112,27 @@ def plan(
     """
     if method not in PLANS:
         raise ValueError(f"There is no plan for {method!r}; there is one for {', '.join(PLANS)}.")
-    batch_size = arguments.count("batch_size", batch_size)
-    sparsity = arguments.optional_count("sparsity", sparsity)
     arguments.one_of("parameters", parameters, ("repaired", "printed"))
-    arguments.one_of("restart", restart, ("clock", "coin"))
-    arguments.one_of("gradients", gradients, ("oracle", "sift"))
     arguments.one_of("constants", constants, ("sharp", "paper"))
-    arguments.optional_one_of("learner", learner, first_order.REGRET)
-    _check_choices(
-        method,
-        batch_size=batch_size != 1,
-        restart=restart != "clock",
-        learner=learner is not None,
-        noise=noise is not None,
-        gradients=gradients != "oracle",
-        sparsity=sparsity is not None,
-        failure_probability=failure_probability is not None,
-    )
-    _check_together(method, parameters, restart, gradients, noise, sparsity)
+    choices: dict[str, Any] = {
+        "batch_size": arguments.count("batch_size", batch_size),
+        "restart": arguments.one_of("restart", restart, ("clock", "coin")),
+        "learner": arguments.optional_one_of("learner", learner, first_order.REGRET),
+        "noise": None if noise is None else arguments.not_negative("noise", noise),
+        "gradients": arguments.one_of("gradients", gradients, ("oracle", "sift")),
+        "sparsity": arguments.optional_count("sparsity", sparsity),
+        "failure_probability": None,
+    }
+    if failure_probability is not None:
+        choices["failure_probability"] = arguments.share("failure_probability", failure_probability)
+    _check_choices(method, parameters, choices)
     c = constants_of(d, L, delta, constants)
     epsilon = arguments.positive("epsilon", epsilon)
     gap, radius = _distances(method, float(L), gap, radius)
-    if noise is not None and arguments.not_negative("noise", noise) > L:
+    if noise is not None and noise > L:
         raise ValueError(f"noise is at most L, since L² bounds the mean square of all gradients; got {noise}.")
-    failure = FAILURE if failure_probability is None else failure_probability
-    goal = Goal(
-        int(d),
-        float(L),
-        float(delta),
-        epsilon,
-        gap=gap,
-        radius=radius,
-        constants=c,
-        printed=parameters == "printed",
-        batch_size=batch_size,
-        noise=None if noise is None else float(noise),
-        learner=learner or "ogd",
-        restart=restart,
-        failure_probability=float(arguments.share("failure_probability", failure)),
-        gradients=gradients,
-        sparsity=sparsity,
-    )
+    chosen = {name: choice for name, choice in choices.items() if choice is not None}
+    goal = Goal(int(d), float(L), float(delta), epsilon, gap, radius, c, printed=parameters == "printed", **chosen)
     try:
         result = PLANS[method](goal)
         float(result.evaluations)
@@ -170,24 +151,19 @@ def plan(
     return replace(result, note="; ".join(filter(None, notes)))
 
 
-def _check_choices(method: str, **chosen: bool) -> None:
-    """Refuse a choice that a method does not have."""
+def _check_choices(method: str, parameters: str, choices: dict[str, Any]) -> None:
+    """Refuse a choice that a method does not have, and choices that exclude each other."""
     for name, methods in CHOICES.items():
-        if chosen[name] and method not in methods:
+        if choices[name] != DEFAULTS.get(name) and method not in methods:
             raise ValueError(f'{name} can be chosen for {", ".join(methods)} only, not for "{method}".')
-
-
-def _check_together(
-    method: str, parameters: str, restart: str, gradients: str, noise: float | None, sparsity: int | None
-) -> None:
-    """Refuse choices that exclude each other."""
     if parameters == "printed" and method not in PRINTED:
         raise ValueError(f'The paper prints no parameters for "{method}": use parameters="repaired".')
-    if parameters == "printed" and restart == "coin":
+    if parameters == "printed" and choices["restart"] == "coin":
         raise ValueError('restart="coin" has a plan with parameters="repaired" only.')
-    if gradients == "sift" and noise is not None:
+    sifting = choices["gradients"] == "sift"
+    if sifting and choices["noise"] is not None:
         raise ValueError('noise is about the oracle\'s own gradients; leave it out with gradients="sift".')
-    if gradients != "sift" and sparsity is not None:
+    if not sifting and choices["sparsity"] is not None:
         raise ValueError('sparsity is for gradients="sift" only: it says how many values a gradient takes.')
 
 
