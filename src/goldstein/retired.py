@@ -10,7 +10,9 @@ from typing import Any, NoReturn, TypeVar
 Kind = TypeVar("Kind", bound=type)
 
 MODULES = {  # of 0.2 -> what took its place
+    "goldstein.caution": "goldstein.warnings",
     "goldstein.counting": "goldstein.facts",
+    "goldstein.datasets": "studies.datasets",
     "goldstein.oracle.gather": "goldstein.oracle.scheduler",
     "goldstein.oracle.parts": "goldstein.oracle.tasks",
     "goldstein.oracle.tally": "goldstein.oracle.stats",
