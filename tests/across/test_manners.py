@@ -49,7 +49,7 @@ def test_scipys_names_are_understood():
 
 
 def test_disp_shows_progress(monkeypatch):
-    bar = mock.create_autospec(stages.Bar)
+    bar = mock.Mock(wraps=stages.Bar)
     monkeypatch.setattr(stages, "Bar", bar)
     scipy.optimize.minimize(value, X0, method=gs.scipy_method, options={"maxfev": 20, "disp": False, "rng": 0})
     assert bar.call_count == 0

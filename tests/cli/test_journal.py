@@ -547,7 +547,7 @@ def test_larger_budgets_and_further_stages(model):
         (
             lambda m: m.plain,
             {"projection": lambda x: np.clip(x, -3, 3)},
-            "projection (a goldstein.projection._Callable)",
+            "projection (a builtins.function)",
         ),
         (lambda m: gs.Deterministic(m.first, (1.0, abs)), {}, "args (a builtins.builtin_function_or_method)"),
         (lambda m: gs.Deterministic(m.first, np.zeros(20_000)), {}, "args (160,000 bytes)"),

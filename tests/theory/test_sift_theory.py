@@ -28,6 +28,11 @@ patient = settings(deadline=None, max_examples=100)
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
+def units(rng, k, d):
+    """Draw the steps of k walks."""
+    return sift.draw_units(rng, k, d)[0]
+
+
 def smoothness(d, rho):
     """L_ρ = κ_d L/ρ for L = 1."""
     return constants(d, 1.0, rho).smoothness
@@ -83,7 +88,7 @@ def test_1_given_h_the_mean_of_the_walk_is_the_mean_slope_of_f_rho_on_each_segme
     """With steps so long that ∇f_ρ(x) itself would be rejected. 16 comparisons: wrong with probability 1e-3."""
     problem, x = place(make)
     rng = np.random.default_rng(1)
-    h = 0.4 * RHO * sift.units(rng, 1, D)
+    h = 0.4 * RHO * units(rng, 1, D)
     y = x + RHO * ball(rng, 40_000, D)
     _, g = walked(problem.oracle.fun, y, np.tile(h, (len(y), 1)))
     error = g.std(axis=0) / sqrt(len(g))
@@ -105,7 +110,7 @@ def test_1_the_bias_is_below_its_bounds(make, d, share, seed):
     e = problem.x0 / np.linalg.norm(problem.x0)
     x = (problem.name == "shell") * e + RHO * ball(rng, 1, d)[0]
     h = share * RHO
-    steps = h * sift.units(rng, 1, d)[0]
+    steps = h * units(rng, 1, d)[0]
     bias = segment_means(problem, x, steps, RHO) - problem.smoothed_gradient(x, RHO)
     each = smoothness(d, RHO) * 1.5 * h * np.sqrt(np.arange(d) + 1 / 3)
     slack = 1e-6 * (1 + share)  # of the quadratures
@@ -120,7 +125,7 @@ def test_1_over_random_h_the_bias_is_below_its_bound(make):
     rng = np.random.default_rng(2)
     h = 0.02 * RHO
     k = 40_000
-    _, g = walked(problem.oracle.fun, x + RHO * ball(rng, k, D), h * sift.units(rng, k, D))
+    _, g = walked(problem.oracle.fun, x + RHO * ball(rng, k, D), h * units(rng, k, D))
     error = g.std(axis=0) / sqrt(k)
     off = np.abs(g.mean(axis=0) - problem.smoothed_gradient(x, RHO))
     assert np.linalg.norm(np.maximum(off - 4 * error, 0)) <= BIAS * h * D * smoothness(D, RHO)
@@ -138,7 +143,7 @@ def piecewise(draw):
     sparse = rng.random(d) < draw(st.sampled_from([0.0, 0.1, 0.4, 1.0]))
     a = np.where(sparse, rng.normal(size=(pieces, d)), 0.0)
     c = 0.1 * rng.normal(size=pieces)
-    h = draw(st.sampled_from([1e-3, 0.1, 1.0])) * sift.units(rng, 5, d)
+    h = draw(st.sampled_from([1e-3, 0.1, 1.0])) * units(rng, 5, d)
     return (lambda X: (X @ a.T + c).max(axis=1)), rng.normal(size=(5, d)), h
 
 
@@ -158,7 +163,7 @@ def test_2_mistakes_are_as_rare_as_said_and_cost_no_more_than_that(h):
     d, rho, k = 8, 1.0, 40_000
     rng = np.random.default_rng(3)
     y = rho * ball(rng, k, d)
-    steps = h * sift.units(rng, k, d)
+    steps = h * units(rng, k, d)
 
     def F(X):
         return np.maximum(0.0, X.sum(axis=1))
@@ -186,7 +191,7 @@ def test_2_the_sift_is_unbiased_within_its_bias(make):
     rng = np.random.default_rng(4)
     k = 40_000
     h = 1e-6 * RHO
-    g = sifted(problem.oracle.fun, x + RHO * ball(rng, k, D), h * sift.units(rng, k, D)).gradients()
+    g = sifted(problem.oracle.fun, x + RHO * ball(rng, k, D), h * units(rng, k, D)).gradients()
     error = g.std(axis=0) / sqrt(k)
     bias = (BIAS + 2 * 0.75) * h * D * smoothness(D, RHO)  # two kinks at most in reach
     assert (np.abs(g.mean(axis=0) - problem.smoothed_gradient(x, RHO)) <= 4 * error + bias + 1e-7).all()
@@ -204,7 +209,7 @@ def test_3_the_second_moment_is_at_most_that_of_gradients_and_a_little(make, sha
     k = 20_000
     h = share * RHO
     y = x + RHO * ball(rng, k, D)
-    steps = h * sift.units(rng, k, D)
+    steps = h * units(rng, k, D)
     most = 1 + BIAS * h * D**1.5 * smoothness(D, RHO) / 2
     walk = sift.walk(y, steps, 1.0)
     for g in (walked(problem.oracle.fun, y, walk.top - y)[1], sifted(problem.oracle.fun, y, steps).gradients()):
@@ -216,7 +221,7 @@ def test_3_the_second_moment_is_at_most_that_of_gradients_and_a_little(make, sha
 def test_3_the_term_in_h_is_needed():
     """max_j x_j at 0: the walk has g_j = 1 whenever it sets a new record, and more than one of them at a large h."""
     rng = np.random.default_rng(7)
-    h = np.abs(sift.units(rng, 2000, D))
+    h = np.abs(units(rng, 2000, D))
     _, g = walked(lambda X: X.max(axis=1), 1e-9 * ball(rng, 2000, D), h)
     assert (g**2).sum(axis=1).mean() > 1.05
 
@@ -278,7 +283,7 @@ def test_5_coordinates_whose_sign_was_forced_are_split_to_the_leaf(d, seed):
     lower = np.zeros(d)
     upper = np.ones(d)
     y = np.where(rng.random(d) < 0.5, rng.integers(0, 2, d), 0.5)
-    walk = sift.walk(y[None], sift.units(rng, 1, d), 1e-3, (lower, upper))
+    walk = sift.walk(y[None], units(rng, 1, d), 1e-3, (lower, upper))
     bisection = sift.Sift.of(walk, tolerance=10.0)
     while not bisection.over:
         bisection.tell(bisection.query().points @ a)
